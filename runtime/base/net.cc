@@ -1,0 +1,89 @@
+#include "runtime/base/net.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
+
+namespace miniray {
+
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  const absl::Status bad = absl::InvalidArgumentError(
+      absl::StrCat("'", address,
+                   "' is not an address; write HOST:PORT, e.g. "
+                   "127.0.0.1:6380 or [::1]:6380"));
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || colon == 0) return bad;
+  absl::string_view host = address.substr(0, colon);
+  if (host.front() == '[') {
+    if (host.back() != ']' || host.size() < 3) return bad;
+    host = host.substr(1, host.size() - 2);
+  } else if (absl::StrContains(host, ':')) {
+    return bad;
+  }
+  HostPort result{std::string(host), 0};
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &result.port) ||
+      result.port < 1 || result.port > 65535) {
+    return bad;
+  }
+  return result;
+}
+
+std::string JoinHostPort(absl::string_view host, int port) {
+  if (absl::StrContains(host, ':')) return absl::StrCat("[", host, "]:", port);
+  return absl::StrCat(host, ":", port);
+}
+
+bool IsLoopback(absl::string_view host) {
+  if (host == "localhost" || host == "::1") return true;
+  in_addr v4;
+  return inet_pton(AF_INET, std::string(host).c_str(), &v4) == 1 &&
+         (ntohl(v4.s_addr) >> 24) == 127;
+}
+
+absl::StatusOr<std::string> LocalAddressTowards(const HostPort& peer) {
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(
+      peer.host.c_str(), absl::StrCat(peer.port).c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot resolve '", peer.host,
+                                               "': ", gai_strerror(error)));
+  }
+  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found,
+                                                           &freeaddrinfo);
+  for (addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    ScopedFd fd(socket(info->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) continue;
+    if (connect(fd.get(), info->ai_addr, info->ai_addrlen) != 0) continue;
+    sockaddr_storage local;
+    socklen_t size = sizeof(local);
+    if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0)
+      continue;
+    char text[INET6_ADDRSTRLEN];
+    if (getnameinfo(reinterpret_cast<sockaddr*>(&local), size, text,
+                    sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
+      return std::string(text);
+    }
+  }
+  return absl::UnavailableError(
+      absl::StrCat("no route to '", peer.host, "' from this machine"));
+}
+
+std::string Hostname() {
+  char buffer[256] = {};
+  if (gethostname(buffer, sizeof(buffer) - 1) != 0) return "unknown";
+  return buffer;
+}
+
+}  // namespace miniray
