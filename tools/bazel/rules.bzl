@@ -1,0 +1,139 @@
+"""The rules that Mini-Ray's BUILD files use: the native ones with our options."""
+
+load("//tools/bazel:plugin.bzl", "headers_of")
+load("//tools/bazel:proto.bzl", "mr_proto_gen")
+
+_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-parameter",
+    "-Wno-sign-compare",
+    # g++ 12 also counts the fields that a designated initialiser leaves at their default.
+    "-Wno-missing-field-initializers",
+    # These guess at the flow of inlined library code, and guess wrong: show, do not stop.
+    "-Wno-error=array-bounds",
+    "-Wno-error=maybe-uninitialized",
+    "-Wno-error=stringop-overflow",
+    "-Wno-error=stringop-overread",
+    "-Wno-error=restrict",
+]
+
+# Plug-ins find our symbols in the executable that loads them.
+_EXPORT_SYMBOLS = ["-rdynamic"]
+
+def mr_cc_library(name, copts = [], alwayslink = True, **kwargs):
+    """A cc_library.
+
+    Programs contain it whole (alwayslink) even where they use little of it:
+    plug-ins may use the rest, and no registration in a static initialiser gets
+    lost. It is built only as position-independent static library.
+
+    Args:
+      name: its name.
+      copts: further compiler options.
+      alwayslink: False for code that is dead weight where it is not called.
+      **kwargs: all else that cc_library takes.
+    """
+    native.cc_library(
+        name = name,
+        copts = _COPTS + copts,
+        alwayslink = alwayslink,
+        linkstatic = True,
+        **kwargs
+    )
+
+def mr_cc_binary(name, copts = [], linkopts = [], **kwargs):
+    """A cc_binary with our libraries linked statically and its symbols exported."""
+    native.cc_binary(
+        name = name,
+        copts = _COPTS + copts,
+        linkopts = _EXPORT_SYMBOLS + linkopts,
+        linkstatic = True,
+        **kwargs
+    )
+
+def mr_cc_test(name, copts = [], linkopts = [], deps = [], size = "small", **kwargs):
+    """A cc_test with GoogleTest, GoogleMock and their main; linked like mr_cc_binary.
+
+    A test that brings a main of its own may: GoogleMock's is then not used.
+    """
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = _COPTS + copts,
+        linkopts = _EXPORT_SYMBOLS + linkopts,
+        linkstatic = True,
+        deps = deps + [d for d in ["@gtest"] if d not in deps],
+        **kwargs
+    )
+
+def mr_cc_plugin(name, srcs, deps = [], copts = [], testonly = False, **kwargs):
+    """A shared object lib<name>.so for --plugin.
+
+    It is compiled against the headers of deps but contains none of our
+    libraries: its symbols resolve against the program that loads it, so that
+    there is one copy of each registry.
+    """
+    headers_of(
+        name = name + "_headers",
+        testonly = testonly,
+        visibility = ["//visibility:private"],
+        deps = deps,
+    )
+    native.cc_binary(
+        name = "lib%s.so" % name,
+        srcs = srcs,
+        copts = _COPTS + copts,
+        linkshared = True,
+        testonly = testonly,
+        deps = [":%s_headers" % name],
+        **kwargs
+    )
+
+def _generated(label):
+    """The label of the rule behind an mr_proto_library's label."""
+    if ":" in label:
+        return label + "_gen"
+    return "%s:%s_gen" % (label, label.split("/")[-1])
+
+def mr_proto_library(name, srcs, deps = [], grpc = False, visibility = None, testonly = False):
+    """Messages, and with grpc services, as C++: #include "<folder>/<file>.pb.h".
+
+    Args:
+      name: the library; depend on it as on any mr_cc_library.
+      srcs: .proto files of this package. Imports are written from the root.
+      deps: the mr_proto_library targets whose files they import.
+      grpc: also make <file>.grpc.pb.h.
+      visibility: as everywhere.
+      testonly: as everywhere.
+    """
+    outs = []
+    for src in srcs:
+        if not src.endswith(".proto"):
+            fail("mr_proto_library %s: %s is not a .proto file" % (name, src))
+        stem = src[:-len(".proto")]
+        outs += [stem + ".pb.h", stem + ".pb.cc"]
+        if grpc:
+            outs += [stem + ".grpc.pb.h", stem + ".grpc.pb.cc"]
+    mr_proto_gen(
+        name = name + "_gen",
+        srcs = srcs,
+        outs = outs,
+        grpc = grpc,
+        testonly = testonly,
+        visibility = visibility,
+        deps = [_generated(dep) for dep in deps],
+    )
+    native.cc_library(
+        name = name,
+        srcs = [out for out in outs if out.endswith(".cc")],
+        hdrs = [out for out in outs if out.endswith(".h")],
+        # Not ours to correct.
+        copts = ["-w"],
+        alwayslink = True,
+        linkstatic = True,
+        testonly = testonly,
+        visibility = visibility,
+        deps = deps + (["@grpc"] if grpc else []) + ["@protobuf"],
+    )
