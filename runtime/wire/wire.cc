@@ -1,0 +1,198 @@
+#include "runtime/wire/wire.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+namespace {
+
+// Protobuf wire types.
+constexpr int kVarint = 0;
+constexpr int kFixed64 = 1;
+constexpr int kLengthDelimited = 2;
+constexpr int kFixed32 = 5;
+
+// A piece up to this size is copied rather than shared: a shared piece costs
+// more in bookkeeping.
+constexpr size_t kShareThreshold = 512;
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("malformed protobuf message: ", what));
+}
+
+uint64_t LittleEndian(const char* bytes, int count) {
+  uint64_t value = 0;
+  for (int i = count - 1; i >= 0; --i) {
+    value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  }
+  return value;
+}
+
+}  // namespace
+
+void WireWriter::RawVarint(uint64_t value) {
+  while (value >= 0x80) {
+    tail_.push_back(static_cast<char>(value | 0x80));
+    value >>= 7;
+  }
+  tail_.push_back(static_cast<char>(value));
+}
+
+void WireWriter::Tag(int field, int wire_type) {
+  RawVarint(static_cast<uint64_t>(field) << 3 |
+            static_cast<uint64_t>(wire_type));
+}
+
+void WireWriter::Varint(int field, uint64_t value) {
+  Tag(field, kVarint);
+  RawVarint(value);
+}
+
+void WireWriter::SignedVarint(int field, int64_t value) {
+  Varint(field, static_cast<uint64_t>(value) << 1 ^
+                    static_cast<uint64_t>(value >> 63));
+}
+
+void WireWriter::Double(int field, double value) {
+  Tag(field, kFixed64);
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  for (int i = 0; i < 8; ++i) {
+    tail_.push_back(static_cast<char>(bits >> (8 * i)));
+  }
+}
+
+void WireWriter::Bytes(int field, absl::string_view bytes) {
+  Tag(field, kLengthDelimited);
+  RawVarint(bytes.size());
+  tail_.append(bytes.data(), bytes.size());
+}
+
+void WireWriter::Bytes(int field, absl::Cord bytes) {
+  Tag(field, kLengthDelimited);
+  RawVarint(bytes.size());
+  Append(std::move(bytes));
+}
+
+void WireWriter::Message(int field, WireWriter nested) {
+  Tag(field, kLengthDelimited);
+  RawVarint(nested.size());
+  if (!nested.cord_.empty()) Append(std::move(nested.cord_));
+  tail_.append(nested.tail_);
+}
+
+void WireWriter::Raw(absl::Cord fields) { Append(std::move(fields)); }
+
+void WireWriter::Append(absl::Cord cord) {
+  if (cord.size() <= kShareThreshold) {
+    for (absl::string_view chunk : cord.Chunks()) {
+      tail_.append(chunk.data(), chunk.size());
+    }
+    return;
+  }
+  if (!tail_.empty()) cord_.Append(std::exchange(tail_, {}));
+  cord_.Append(std::move(cord));
+}
+
+absl::Cord WireWriter::Take() && {
+  if (cord_.empty()) return absl::Cord(std::move(tail_));
+  cord_.Append(std::move(tail_));
+  return std::move(cord_);
+}
+
+double WireField::as_double() const { return std::bit_cast<double>(scalar); }
+
+absl::StatusOr<uint64_t> WireReader::RawVarint() {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 70; shift += 7) {
+    if (left_ == 0) return Malformed("a number is cut off");
+    const auto byte = static_cast<unsigned char>(*position_);
+    ++position_;
+    --left_;
+    if (shift == 63 && byte > 1) break;
+    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  return Malformed("a number has more than 64 bits");
+}
+
+absl::Status WireReader::Next(WireField* field) {
+  MR_ASSIGN_OR_RETURN(const uint64_t tag, RawVarint());
+  if (tag >> 3 == 0 || tag >> 3 > 0x1fffffff) {
+    return Malformed("a field number is out of range");
+  }
+  field->number = static_cast<int>(tag >> 3);
+  switch (tag & 7) {
+    case kVarint: {
+      field->type = WireField::Type::kVarint;
+      MR_ASSIGN_OR_RETURN(field->scalar, RawVarint());
+      return absl::OkStatus();
+    }
+    case kFixed64:
+    case kFixed32: {
+      const bool wide = (tag & 7) == kFixed64;
+      const uint64_t size = wide ? 8 : 4;
+      field->type =
+          wide ? WireField::Type::kFixed64 : WireField::Type::kFixed32;
+      if (left_ < size) return Malformed("a number is cut off");
+      char bytes[8];
+      for (uint64_t i = 0; i < size; ++i, ++position_) bytes[i] = *position_;
+      left_ -= size;
+      field->scalar = LittleEndian(bytes, static_cast<int>(size));
+      return absl::OkStatus();
+    }
+    case kLengthDelimited: {
+      field->type = WireField::Type::kBytes;
+      MR_ASSIGN_OR_RETURN(const uint64_t size, RawVarint());
+      if (size > left_) {
+        return Malformed(absl::StrCat("field ", field->number, " says it has ",
+                                      size, " bytes, but ", left_,
+                                      " are left"));
+      }
+      field->bytes = absl::Cord::AdvanceAndRead(&position_, size);
+      left_ -= size;
+      return absl::OkStatus();
+    }
+    default:
+      return Malformed(absl::StrCat("field ", field->number,
+                                    " has the unknown wire type ", tag & 7));
+  }
+}
+
+bool IsUtf8(absl::string_view text) {
+  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
+  const unsigned char* const end = p + text.size();
+  while (p < end) {
+    if (*p < 0x80) {
+      ++p;
+      continue;
+    }
+    int extra = 0;
+    uint32_t rune = 0, least = 0;
+    if ((*p & 0xe0) == 0xc0) {
+      extra = 1, rune = *p & 0x1f, least = 0x80;
+    } else if ((*p & 0xf0) == 0xe0) {
+      extra = 2, rune = *p & 0x0f, least = 0x800;
+    } else if ((*p & 0xf8) == 0xf0) {
+      extra = 3, rune = *p & 0x07, least = 0x10000;
+    } else {
+      return false;
+    }
+    if (end - p <= extra) return false;
+    for (int i = 1; i <= extra; ++i) {
+      if ((p[i] & 0xc0) != 0x80) return false;
+      rune = rune << 6 | (p[i] & 0x3f);
+    }
+    if (rune < least || rune > 0x10ffff || (rune >= 0xd800 && rune < 0xe000)) {
+      return false;
+    }
+    p += extra + 1;
+  }
+  return true;
+}
+
+}  // namespace miniray
