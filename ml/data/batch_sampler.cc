@@ -58,8 +58,7 @@ int64_t BatchSampler::num_batches() const {
 }
 
 EpochBatches BatchSampler::Epoch(int64_t epoch) const {
-  std::mt19937_64 generator(
-      Mix64(Mix64(seed_) + static_cast<uint64_t>(epoch)));
+  std::mt19937_64 generator(Mix64(Mix64(seed_) + static_cast<uint64_t>(epoch)));
   std::vector<int64_t> order(size_);
   std::iota(order.begin(), order.end(), int64_t{0});
   for (int64_t i = size_ - 1; i > 0; --i) {

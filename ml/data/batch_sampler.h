@@ -9,8 +9,8 @@
 //       MR_ASSIGN_OR_RETURN(ImageBatch batch, GatherBatch(data, batches[b]));
 //       ...
 
-#ifndef ML_DATA_BATCH_SAMPLER_H_
-#define ML_DATA_BATCH_SAMPLER_H_
+#ifndef MINIRAY_ML_DATA_BATCH_SAMPLER_H_
+#define MINIRAY_ML_DATA_BATCH_SAMPLER_H_
 
 #include <cstdint>
 #include <utility>
@@ -48,8 +48,8 @@ class EpochBatches {
 };
 
 // Holds no position: epochs may be asked for in any order, so a run that
-// resumes at epoch 7 sees the same batches as one that never stopped. Immutable,
-// so safe to share.
+// resumes at epoch 7 sees the same batches as one that never stopped.
+// Immutable, so safe to share.
 class BatchSampler {
  public:
   // size: items in the data set.  batch_size: items in a batch.
@@ -91,4 +91,4 @@ class BatchSampler {
 
 }  // namespace miniray::ml
 
-#endif  // ML_DATA_BATCH_SAMPLER_H_
+#endif  // MINIRAY_ML_DATA_BATCH_SAMPLER_H_

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ml {
@@ -25,26 +26,13 @@ constexpr int64_t kSkipBytes = 64 * 1024;
 constexpr int64_t kMaxDeflateRatio = 1032;
 constexpr unsigned char kGzipMagic[2] = {0x1f, 0x8b};
 
-class ScopedFd {
- public:
-  explicit ScopedFd(int fd) : fd_(fd) {}
-  ScopedFd(ScopedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~ScopedFd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 absl::StatusOr<int64_t> ReadFd(int fd, void* out, int64_t size,
                                const std::string& path) {
   ssize_t n;
   do {
     n = read(fd, out, static_cast<size_t>(size));
   } while (n < 0 && errno == EINTR);
-  if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat("read ", path));
+  if (n < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
   return n;
 }
 
@@ -64,7 +52,7 @@ class PlainSource : public ByteSource {
     // Beyond the end lseek would succeed; let the reader find and report it.
     if (size > max_remaining()) return ByteSource::Skip(size, what);
     if (lseek(fd_.get(), size, SEEK_CUR) < 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("seek ", path()));
+      return ErrnoStatus(errno, absl::StrCat("seek ", path()));
     }
     Advance(size);
     return absl::OkStatus();
@@ -146,9 +134,8 @@ class GzipSource : public ByteSource {
   int64_t consumed() const { return file_read_ - stream_.avail_in; }
 
   absl::Status Refill() {
-    MR_ASSIGN_OR_RETURN(
-        const int64_t n,
-        ReadFd(fd_.get(), input_.data(), kGzipInputBytes, path()));
+    MR_ASSIGN_OR_RETURN(const int64_t n, ReadFd(fd_.get(), input_.data(),
+                                                kGzipInputBytes, path()));
     file_read_ += n;
     stream_.next_in = input_.data();
     stream_.avail_in = static_cast<uInt>(n);
@@ -177,16 +164,15 @@ class GzipSource : public ByteSource {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(
-    std::string path) {
+absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(std::string path) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer.
   ScopedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+  if (!fd.valid()) {
+    return ErrnoStatus(errno, absl::StrCat("open ", path));
   }
   struct stat info;
   if (fstat(fd.get(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("stat ", path));
+    return ErrnoStatus(errno, absl::StrCat("stat ", path));
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -195,7 +181,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(
   }
   unsigned char magic[sizeof(kGzipMagic)] = {};
   const ssize_t n = pread(fd.get(), magic, sizeof(magic), 0);
-  if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat("read ", path));
+  if (n < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
   if (n == sizeof(magic) && memcmp(magic, kGzipMagic, sizeof(magic)) == 0) {
     return GzipSource::Create(std::move(path), std::move(fd), info.st_size);
   }
@@ -243,10 +229,9 @@ absl::Status ByteSource::ExpectEnd(absl::string_view what) {
 }
 
 absl::Status ByteSource::ErrorAt(int64_t at, absl::string_view problem) const {
-  return absl::DataLossError(
-      absl::StrCat(path_, ": at byte ", at,
-                   compressed() ? " of the decompressed data: " : ": ",
-                   problem));
+  return absl::DataLossError(absl::StrCat(
+      path_, ": at byte ", at,
+      compressed() ? " of the decompressed data: " : ": ", problem));
 }
 
 }  // namespace miniray::ml

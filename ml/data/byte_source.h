@@ -1,7 +1,7 @@
 // Reads one data file front to back, plain or gzip.
 
-#ifndef ML_DATA_BYTE_SOURCE_H_
-#define ML_DATA_BYTE_SOURCE_H_
+#ifndef MINIRAY_ML_DATA_BYTE_SOURCE_H_
+#define MINIRAY_ML_DATA_BYTE_SOURCE_H_
 
 #include <cstdint>
 #include <memory>
@@ -68,4 +68,4 @@ class ByteSource {
 
 }  // namespace miniray::ml
 
-#endif  // ML_DATA_BYTE_SOURCE_H_
+#endif  // MINIRAY_ML_DATA_BYTE_SOURCE_H_

@@ -1,7 +1,7 @@
 // A 64-bit mixing function for deriving independent seeds.
 
-#ifndef ML_DATA_MIX64_H_
-#define ML_DATA_MIX64_H_
+#ifndef MINIRAY_ML_DATA_MIX64_H_
+#define MINIRAY_ML_DATA_MIX64_H_
 
 #include <cstdint>
 
@@ -21,4 +21,4 @@ constexpr uint64_t Mix64(uint64_t x) {
 
 }  // namespace miniray::ml
 
-#endif  // ML_DATA_MIX64_H_
+#endif  // MINIRAY_ML_DATA_MIX64_H_

@@ -2,8 +2,8 @@
 //
 // No LibTorch here: drivers and trainers compute shards without linking it.
 
-#ifndef ML_DATA_SHARD_H_
-#define ML_DATA_SHARD_H_
+#ifndef MINIRAY_ML_DATA_SHARD_H_
+#define MINIRAY_ML_DATA_SHARD_H_
 
 #include <cstdint>
 
@@ -48,4 +48,4 @@ absl::StatusOr<ShardRange> SelectRange(int64_t total,
 
 }  // namespace miniray::ml
 
-#endif  // ML_DATA_SHARD_H_
+#endif  // MINIRAY_ML_DATA_SHARD_H_

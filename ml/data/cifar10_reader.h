@@ -1,0 +1,37 @@
+// CIFAR-10 in its binary version.
+//
+// Six files of records; a record is one label byte, 0 to 9, and 3072 bytes of
+// pixels, [3, 32, 32]: the red plane, then green, then blue, each row-major.
+// data_batch_1.bin to data_batch_5.bin are the training split, test_batch.bin
+// is the test split; batches.meta.txt names the classes, one a line.
+// Source: Krizhevsky, "The CIFAR-10 dataset", binary version.
+
+#ifndef MINIRAY_ML_DATA_CIFAR10_READER_H_
+#define MINIRAY_ML_DATA_CIFAR10_READER_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ml/data/image_dataset.h"
+#include "ml/data/shard.h"
+#include "ml/data/split.h"
+
+namespace miniray::ml {
+
+// Reads the selected part of a split from `dir`, or from the folder
+// cifar-10-batches-bin in it, as the official archive unpacks. Only the
+// selected records are read. The files may hold any whole number of records;
+// without batches.meta.txt the official class names are used.
+//
+// Errors: NotFound for a missing folder or file, with the files that belong
+// there and, where the archive or its Python version is found instead, what to
+// do; DataLoss with file, byte offset and what was expected for contents that
+// are not as they should be (a size that is not a whole number of records, a
+// label above 9 among the selected records, not ten class names);
+// InvalidArgument for a bad selection.
+absl::StatusOr<ImageDataset> ReadCifar10Binary(
+    const std::string& dir, Split split, const ShardSelection& selection = {});
+
+}  // namespace miniray::ml
+
+#endif  // MINIRAY_ML_DATA_CIFAR10_READER_H_
