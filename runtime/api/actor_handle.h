@@ -1,0 +1,141 @@
+// ActorHandle<T>: the copyable address of an actor of class T.
+
+#ifndef MINIRAY_RUNTIME_API_ACTOR_HANDLE_H_
+#define MINIRAY_RUNTIME_API_ACTOR_HANDLE_H_
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/api/actor_macro.h"
+#include "runtime/api/object_ref.h"
+#include "runtime/client/client.h"
+#include "runtime/wire/codec.h"
+
+namespace miniray {
+
+// An actor whose class the holder does not know: calls go by name and are
+// checked by the actor. Thread-safe; cheap to copy; may travel as an argument.
+class AnyActorHandle {
+ public:
+  AnyActorHandle() = default;
+  AnyActorHandle(std::shared_ptr<internal::Client> client,
+                 internal::ActorIdentity identity)
+      : client_(std::move(client)), identity_(std::move(identity)) {}
+
+  const std::string& actor_id() const { return identity_.actor_id; }
+  const std::string& class_name() const { return identity_.class_name; }
+  const std::string& name() const { return identity_.name; }
+  std::string ToString() const { return identity_.ToString(); }
+  bool empty() const { return identity_.actor_id.empty(); }
+
+  // Calls the method registered as `method` and expects a result that decodes
+  // as R (void: any result is dropped). See ObjectRef::Get for the errors;
+  // UNIMPLEMENTED, the actor has no such method.
+  template <class R, class... Args>
+  ObjectRef<R> CallByName(absl::string_view method, Args&&... args) const {
+    const std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
+    return Send<R>(method, values);
+  }
+
+  // Blocks until the actor's constructor has run. Errors: UNAVAILABLE, it died
+  // (with the cause). DEADLINE_EXCEEDED (with what it waits for).
+  absl::Status WaitReady(
+      absl::Duration timeout = absl::InfiniteDuration()) const;
+
+  // Ends the actor's process; with no_restart = false it may come back if it
+  // has restarts left. Pending calls fail.
+  absl::Status Kill(bool no_restart = true) const;
+
+  const internal::ActorIdentity& identity() const { return identity_; }
+
+ protected:
+  template <class R, class Tuple>
+  ObjectRef<R> Send(absl::string_view method, const Tuple& values) const {
+    absl::StatusOr<internal::ArgumentList> args =
+        internal::EncodeArguments(values);
+    if (!args.ok()) return ObjectRef<R>(FailedCall(method, args.status()));
+    return ObjectRef<R>(Submit(method, *std::move(args)));
+  }
+
+ private:
+  std::shared_ptr<internal::CallState> Submit(
+      absl::string_view method, internal::ArgumentList args) const;
+  std::shared_ptr<internal::CallState> FailedCall(absl::string_view method,
+                                                  absl::Status status) const;
+
+  std::shared_ptr<internal::Client> client_;
+  internal::ActorIdentity identity_;
+};
+
+template <class T>
+class ActorHandle : public AnyActorHandle {
+ public:
+  using AnyActorHandle::AnyActorHandle;
+
+  // Calls a method, e.g. counter.Call<&Counter::Add>(3), and returns at once.
+  // Calls of one process to one actor run in the order in which they are made.
+  template <auto Method, class... Args>
+  auto Call(Args&&... args) const {
+    static_assert(internal::IsActor<T>,
+                  "T is no actor class here: MINIRAY_ACTOR(T, ...) must be "
+                  "visible");
+    using Definition = decltype(MinirayActor(static_cast<const T*>(nullptr)));
+    static_assert(Definition::template Has<Method>(),
+                  "this method is not listed in the class's MINIRAY_ACTOR");
+    using Traits = internal::MethodTraits<decltype(Method)>;
+    using Result = typename internal::ResultOf<typename Traits::Result>::type;
+    static_assert(
+        std::tuple_size_v<typename Traits::Arguments> == sizeof...(Args),
+        "wrong number of arguments for this method");
+    // An lvalue is copied here, so that an unshared tensor may be sent without
+    // a copy (see tensor_codec.h).
+    const typename Traits::Arguments values(std::forward<Args>(args)...);
+    return this->template Send<Result>(
+        MinirayActor(static_cast<const T*>(nullptr)).template Name<Method>(),
+        values);
+  }
+};
+
+namespace internal {
+void EncodeActorRef(const AnyActorHandle& handle, WireWriter* out);
+absl::Status DecodeActorRef(const ValueView& view, AnyActorHandle* out);
+}  // namespace internal
+
+template <>
+struct Codec<AnyActorHandle> {
+  static absl::Status Encode(const AnyActorHandle& handle, WireWriter* out) {
+    internal::EncodeActorRef(handle, out);
+    return absl::OkStatus();
+  }
+  static absl::Status Decode(const ValueView& view, AnyActorHandle* out) {
+    return internal::DecodeActorRef(view, out);
+  }
+};
+
+template <class T>
+struct Codec<ActorHandle<T>> {
+  static absl::Status Encode(const ActorHandle<T>& handle, WireWriter* out) {
+    internal::EncodeActorRef(handle, out);
+    return absl::OkStatus();
+  }
+  static absl::Status Decode(const ValueView& view, ActorHandle<T>* out) {
+    MR_RETURN_IF_ERROR(internal::DecodeActorRef(view, out));
+    const std::string expected = internal::DemangledName(typeid(T));
+    if (out->class_name() != expected) {
+      return absl::InvalidArgumentError(absl::StrCat("expected a handle of ",
+                                                     expected, ", got one of ",
+                                                     out->class_name()));
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_API_ACTOR_HANDLE_H_

@@ -1,0 +1,218 @@
+// MINIRAY_ACTOR makes a class an actor class.
+//
+//   class Counter {
+//    public:
+//     explicit Counter(int64_t start);
+//     int64_t Add(int64_t n);
+//     absl::StatusOr<std::string> Describe() const;
+//   };
+//   MINIRAY_ACTOR(Counter, Constructor<int64_t>, &Counter::Add,
+//                 &Counter::Describe);
+//
+// It stands in the class's namespace, after the class: in the program's source,
+// or in the header when several files use the class. Arguments and results must
+// have a Codec (runtime/wire/codec.h). A method may return void, a value,
+// absl::Status or absl::StatusOr; it may throw. Methods of one actor run one at
+// a time, so the class needs no locks.
+
+#ifndef MINIRAY_RUNTIME_API_ACTOR_MACRO_H_
+#define MINIRAY_RUNTIME_API_ACTOR_MACRO_H_
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/actor/registry.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/wire/codec.h"
+
+#define MINIRAY_ACTOR(Class, ...)                                    \
+  [[maybe_unused]] inline auto MinirayActor(const Class*) {          \
+    using ::miniray::internal::Constructor;                          \
+    return ::miniray::internal::ActorDefinition<Class, __VA_ARGS__>{ \
+        #__VA_ARGS__};                                               \
+  }                                                                  \
+  [[maybe_unused]] static const bool MR_CONCAT_(miniray_registered_, \
+                                                __COUNTER__) =       \
+      ::miniray::internal::RegisterActor<Class>()
+
+namespace miniray {
+namespace internal {
+
+// Names the parameter types of the constructor that actors are made with.
+template <class... Args>
+struct Constructor {};
+
+template <class Method>
+struct MethodTraits;
+template <class C, class R, class... Args>
+struct MethodTraits<R (C::*)(Args...)> {
+  using Result = R;
+  using Arguments = std::tuple<std::decay_t<Args>...>;
+};
+template <class C, class R, class... Args>
+struct MethodTraits<R (C::*)(Args...) const> : MethodTraits<R (C::*)(Args...)> {
+};
+template <class C, class R, class... Args>
+struct MethodTraits<R (C::*)(Args...) noexcept>
+    : MethodTraits<R (C::*)(Args...)> {};
+template <class C, class R, class... Args>
+struct MethodTraits<R (C::*)(Args...) const noexcept>
+    : MethodTraits<R (C::*)(Args...)> {};
+
+// What a caller receives for a method's return type: StatusOr<T> and T arrive
+// as T, Status and void as void.
+template <class R>
+struct ResultOf {
+  using type = std::decay_t<R>;
+};
+template <class T>
+struct ResultOf<absl::StatusOr<T>> {
+  using type = T;
+};
+template <>
+struct ResultOf<absl::Status> {
+  using type = void;
+};
+
+// Decodes `args` into *out; an error names the argument.
+template <class Tuple>
+absl::Status DecodeArguments(const ArgumentList& args, Tuple* out) {
+  constexpr size_t kSize = std::tuple_size_v<Tuple>;
+  if (args.size() != kSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes ", kSize, " arguments, got ", args.size()));
+  }
+  absl::Status status;
+  size_t i = 0;
+  auto decode = [&](auto* item) {
+    status =
+        Annotate(DecodeValue(args[i], item), absl::StrCat("argument ", i + 1));
+    ++i;
+    return status.ok();
+  };
+  std::apply([&](auto&... item) { (void)(decode(&item) && ...); }, *out);
+  return status;
+}
+
+// The inverse: materialises the arguments as the parameter types and encodes.
+template <class Tuple>
+absl::StatusOr<ArgumentList> EncodeArguments(const Tuple& values) {
+  ArgumentList args;
+  absl::Status status;
+  auto encode = [&](const auto& item) {
+    auto encoded = EncodeValue(item);
+    status =
+        Annotate(encoded.status(), absl::StrCat("argument ", args.size() + 1));
+    if (status.ok()) args.push_back(*std::move(encoded));
+    return status.ok();
+  };
+  std::apply([&](const auto&... item) { (void)(encode(item) && ...); }, values);
+  MR_RETURN_IF_ERROR(status);
+  return args;
+}
+
+template <class R>
+absl::StatusOr<absl::Cord> EncodeResult(R result) {
+  if constexpr (std::is_same_v<R, absl::Status>) {
+    MR_RETURN_IF_ERROR(result);
+    return absl::Cord();
+  } else if constexpr (!std::is_same_v<typename ResultOf<R>::type, R>) {
+    MR_RETURN_IF_ERROR(result.status());
+    return EncodeValue(*std::move(result));
+  } else {
+    return EncodeValue(result);
+  }
+}
+
+template <class C, auto Method>
+absl::StatusOr<absl::Cord> InvokeMethod(void* object,
+                                        const ArgumentList& args) {
+  using Traits = MethodTraits<decltype(Method)>;
+  typename Traits::Arguments values;
+  MR_RETURN_IF_ERROR(DecodeArguments(args, &values));
+  auto call = [&](auto&... value) -> decltype(auto) {
+    return (static_cast<C*>(object)->*Method)(std::move(value)...);
+  };
+  if constexpr (std::is_void_v<typename Traits::Result>) {
+    std::apply(call, values);
+    return absl::Cord();
+  } else {
+    return EncodeResult<std::decay_t<typename Traits::Result>>(
+        std::apply(call, values));
+  }
+}
+
+template <class C, class Ctor, auto... Methods>
+struct ActorDefinition;
+
+template <class C, class... Args, auto... Methods>
+struct ActorDefinition<C, Constructor<Args...>, Methods...> {
+  using ConstructorArguments = std::tuple<std::decay_t<Args>...>;
+  const char* macro_arguments;
+
+  template <auto Method>
+  static constexpr bool Has() {
+    return (
+        std::is_same_v<std::integral_constant<decltype(Method), Method>,
+                       std::integral_constant<decltype(Methods), Methods>> ||
+        ...);
+  }
+
+  // REQUIRES: Has<Method>().
+  template <auto Method>
+  const std::string& Name() const {
+    static const std::string* const name = [this] {
+      size_t index = 0;
+      (void)((!std::is_same_v<
+                  std::integral_constant<decltype(Method), Method>,
+                  std::integral_constant<decltype(Methods), Methods>> &&
+              ++index) &&
+             ...);
+      return new std::string(MethodNames(macro_arguments)[index]);
+    }();
+    return *name;
+  }
+
+  ActorClass MakeClass() const {
+    ActorClass result;
+    result.name = DemangledName(typeid(C));
+    result.construct =
+        [](const ArgumentList& args) -> absl::StatusOr<std::shared_ptr<void>> {
+      ConstructorArguments values;
+      MR_RETURN_IF_ERROR(DecodeArguments(args, &values));
+      return std::apply(
+          [](auto&... value) -> std::shared_ptr<void> {
+            return std::make_shared<C>(std::move(value)...);
+          },
+          values);
+    };
+    const std::vector<std::string> names = MethodNames(macro_arguments);
+    size_t i = 0;
+    (result.methods.emplace(names[i++], &InvokeMethod<C, Methods>), ...);
+    return result;
+  }
+};
+
+template <class C>
+concept IsActor = requires(const C* actor) {
+  MinirayActor(actor);
+};
+
+template <class C>
+bool RegisterActor() {
+  ActorRegistry::Get().Register(
+      MinirayActor(static_cast<const C*>(nullptr)).MakeClass());
+  return true;
+}
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_API_ACTOR_MACRO_H_

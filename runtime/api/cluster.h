@@ -1,0 +1,170 @@
+// Cluster: a program's connection to a Mini-Ray cluster.
+
+#ifndef MINIRAY_RUNTIME_API_CLUSTER_H_
+#define MINIRAY_RUNTIME_API_CLUSTER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/api/actor_handle.h"
+
+namespace miniray {
+
+// Must be the first statement of main. In a process that a worker daemon
+// started, it hosts the actor and never returns; elsewhere it returns at once.
+// Takes --address=HOST:PORT (or "--address HOST:PORT") out of the arguments:
+// what Cluster::Connect uses by default.
+void Init(int& argc, char** argv);
+
+struct ClusterOptions {
+  // HOST:PORT of the head. Empty: --address as given to Init, else
+  // $MINIRAY_ADDRESS; if none is set, an embedded cluster of real processes on
+  // this machine is started for this program and ends with it.
+  std::string address;
+  // Secret of the cluster. Empty: $MINIRAY_TOKEN, else the token file that
+  // `miniray start` left in the runtime folder on this machine.
+  std::string token;
+  absl::Duration connect_timeout = absl::Seconds(10);
+
+  // Embedded cluster only.
+  int embedded_nodes = 1;        // Worker daemons.
+  double embedded_num_cpus = 0;  // Of each; 0: the machine's.
+};
+
+struct ResourceOptions {
+  double cpu = 1;
+  double gpu = 0;
+  double memory_bytes = 0;
+  std::map<std::string, double> custom;
+};
+
+struct ActorOptions {
+  // Unique in its namespace while the actor lives; empty: no name.
+  std::string name;
+  std::string actor_namespace;
+  ResourceOptions resources;
+  // How often a dead process is started again; -1: for ever.
+  int max_restarts = 0;
+  // Detached actors outlive their driver; end them with Kill.
+  bool detached = false;
+  // Compute threads (OMP_NUM_THREADS, LibTorch's pool); 0: the CPUs asked for,
+  // rounded down, at least 1.
+  int num_threads = 0;
+  std::map<std::string, std::string> env;
+};
+
+// A value; copies share the connection, which ends with the last of them or
+// with Shutdown. When a driver's connection ends, the actors that it created
+// are stopped unless detached. Thread-safe.
+class Cluster {
+ public:
+  // Errors: UNAVAILABLE, nobody answers at the address. UNAUTHENTICATED, the
+  // token is wrong. INVALID_ARGUMENT, not an address. FAILED_PRECONDITION, the
+  // embedded cluster needs the `miniray` program and cannot find it.
+  static absl::StatusOr<Cluster> Connect(ClusterOptions options = {});
+
+  // Creates an actor of class T, constructed with `args`, and returns its
+  // handle at once; the actor starts when a node has the resources. Calls made
+  // meanwhile wait. If it cannot start, the calls fail with the reason (see
+  // also WaitReady).
+  //
+  // Errors: ALREADY_EXISTS, a living actor has the name. INVALID_ARGUMENT,
+  // resources below zero. UNAVAILABLE, the head does not answer.
+  template <class T, class... Args>
+  absl::StatusOr<ActorHandle<T>> CreateActor(const ActorOptions& options,
+                                             Args&&... args) const {
+    static_assert(internal::IsActor<T>,
+                  "T is no actor class here: MINIRAY_ACTOR(T, ...) must be "
+                  "visible");
+    using Definition = decltype(MinirayActor(static_cast<const T*>(nullptr)));
+    static_assert(
+        std::tuple_size_v<typename Definition::ConstructorArguments> ==
+            sizeof...(Args),
+        "wrong number of arguments for the constructor in MINIRAY_ACTOR");
+    const typename Definition::ConstructorArguments values(
+        std::forward<Args>(args)...);
+    MR_ASSIGN_OR_RETURN(internal::ArgumentList encoded,
+                        internal::EncodeArguments(values));
+    MR_ASSIGN_OR_RETURN(
+        internal::ActorIdentity identity,
+        Create(options, internal::DemangledName(typeid(T)), encoded));
+    return ActorHandle<T>(client(), std::move(identity));
+  }
+
+  // Finds a living actor by name. Errors: NOT_FOUND. INVALID_ARGUMENT, it is of
+  // another class.
+  template <class T>
+  absl::StatusOr<ActorHandle<T>> GetActor(
+      absl::string_view name, absl::string_view actor_namespace = "") const {
+    MR_ASSIGN_OR_RETURN(
+        internal::ActorIdentity identity,
+        Find(name, actor_namespace, internal::DemangledName(typeid(T))));
+    return ActorHandle<T>(client(), std::move(identity));
+  }
+
+  // Nodes, actors and jobs as the head knows them.
+  absl::StatusOr<v1::GetClusterStateResponse> GetState() const;
+
+  // Leaves the cluster (and ends it if it is embedded). Idempotent.
+  void Shutdown();
+
+  const std::string& address() const;  // HOST:PORT of the head
+  const std::string& job_id() const;
+  bool embedded() const;
+
+  std::shared_ptr<internal::Client> client() const;
+
+  // For the runtime itself.
+  struct State;
+  explicit Cluster(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  absl::StatusOr<internal::ActorIdentity> Create(
+      const ActorOptions& options, const std::string& class_name,
+      const internal::ArgumentList& args) const;
+  absl::StatusOr<internal::ActorIdentity> Find(
+      absl::string_view name, absl::string_view actor_namespace,
+      const std::string& class_name) const;
+
+  std::shared_ptr<State> state_;
+};
+
+// Where code runs inside an actor: about the actor, and the way to others.
+class ActorContext {
+ public:
+  // Null outside an actor process.
+  static const ActorContext* Current();
+
+  const std::string& actor_id() const { return spec_.actor_id(); }
+  const std::string& name() const { return spec_.name(); }
+  const std::string& node_id() const { return node_id_; }
+  int num_restarts() const { return incarnation_; }
+  // The actor's own connection, to create actors and find them by name.
+  const Cluster& cluster() const { return cluster_; }
+
+  // For the runtime itself.
+  ActorContext(v1::ActorSpec spec, std::string node_id, int incarnation,
+               Cluster cluster)
+      : spec_(std::move(spec)),
+        node_id_(std::move(node_id)),
+        incarnation_(incarnation),
+        cluster_(std::move(cluster)) {}
+  static void SetCurrent(const ActorContext* context);
+
+ private:
+  v1::ActorSpec spec_;
+  std::string node_id_;
+  int incarnation_;
+  Cluster cluster_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_API_CLUSTER_H_

@@ -1,0 +1,111 @@
+// ObjectRef<T> names the result of a call that may not exist yet.
+
+#ifndef MINIRAY_RUNTIME_API_OBJECT_REF_H_
+#define MINIRAY_RUNTIME_API_OBJECT_REF_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/client/call_state.h"
+#include "runtime/wire/codec.h"
+
+namespace miniray {
+
+namespace internal {
+// What ObjectRef<T>::Get returns.
+template <class T>
+struct GetResult {
+  using type = absl::StatusOr<T>;
+};
+template <>
+struct GetResult<void> {
+  using type = absl::Status;
+};
+}  // namespace internal
+
+// Cheap to copy; copies name the same result. Thread-safe.
+template <class T>
+class ObjectRef {
+ public:
+  ObjectRef() = default;
+  explicit ObjectRef(std::shared_ptr<internal::CallState> state)
+      : state_(std::move(state)) {}
+
+  // Blocks until the call is done and returns its result (a Status for void).
+  // May be called again; each time decodes anew.
+  //
+  // Errors: what the method returned or threw (UNKNOWN for an exception, with
+  // actor, method and text). UNAVAILABLE, the actor died or is being restarted:
+  // the message says which actor, on which node, and why; the call may or may
+  // not have run. DEADLINE_EXCEEDED, `timeout` passed; the call goes on, and
+  // Get may be called again.
+  typename internal::GetResult<T>::type Get(
+      absl::Duration timeout = absl::InfiniteDuration()) const {
+    if (state_ == nullptr) {
+      return absl::FailedPreconditionError("empty ObjectRef");
+    }
+    absl::StatusOr<absl::Cord> result = state_->Wait(timeout);
+    if (!result.ok()) return result.status();
+    if constexpr (std::is_void_v<T>) {
+      return absl::OkStatus();
+    } else {
+      T value{};
+      MR_RETURN_IF_ERROR(Annotate(DecodeValue(*result, &value),
+                                  state_->description() + ": result"));
+      return value;
+    }
+  }
+
+  // True if Get would not block.
+  bool ready() const { return state_ != nullptr && state_->done(); }
+
+  const std::shared_ptr<internal::CallState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<internal::CallState> state_;
+};
+
+// Blocks until `num_ready` of `refs` are done or `timeout` has passed; returns
+// the indices of those that are done, in ascending order. num_ready is capped
+// at refs.size().
+template <class T>
+std::vector<size_t> Wait(const std::vector<ObjectRef<T>>& refs,
+                         size_t num_ready,
+                         absl::Duration timeout = absl::InfiniteDuration()) {
+  std::vector<std::shared_ptr<internal::CallState>> states;
+  for (const auto& ref : refs) states.push_back(ref.state());
+  return internal::WaitForCalls(states, num_ready, timeout);
+}
+
+// Blocks until all are done or one has failed, and returns all results in
+// order. Errors: of the first failure seen; the other calls go on.
+template <class T>
+absl::StatusOr<std::vector<T>> GetAll(
+    const std::vector<ObjectRef<T>>& refs,
+    absl::Duration timeout = absl::InfiniteDuration()) {
+  std::vector<std::shared_ptr<internal::CallState>> states;
+  for (const auto& ref : refs) states.push_back(ref.state());
+  MR_RETURN_IF_ERROR(internal::WaitForAllOrFailure(states, timeout));
+  std::vector<T> values;
+  values.reserve(refs.size());
+  for (const auto& ref : refs) {
+    MR_ASSIGN_OR_RETURN(T value, ref.Get());
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+inline absl::Status GetAll(const std::vector<ObjectRef<void>>& refs,
+                           absl::Duration timeout = absl::InfiniteDuration()) {
+  std::vector<std::shared_ptr<internal::CallState>> states;
+  for (const auto& ref : refs) states.push_back(ref.state());
+  return internal::WaitForAllOrFailure(states, timeout);
+}
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_API_OBJECT_REF_H_

@@ -1,0 +1,145 @@
+#include "runtime/client/call_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+// Counts completions of several calls. Outlives the wait when calls go on.
+struct Tally {
+  absl::Mutex mu;
+  size_t done ABSL_GUARDED_BY(mu) = 0;
+  bool failed ABSL_GUARDED_BY(mu) = false;
+};
+
+std::shared_ptr<Tally> Watch(
+    const std::vector<std::shared_ptr<CallState>>& calls) {
+  auto tally = std::make_shared<Tally>();
+  for (const auto& call : calls) {
+    if (call == nullptr) {
+      absl::MutexLock lock(&tally->mu);
+      ++tally->done;
+      tally->failed = true;
+      continue;
+    }
+    // The state outlives its callback: it runs or drops it itself.
+    call->OnDone([tally, state = call.get()] {
+      const bool failed = !state->Wait(absl::ZeroDuration()).ok();
+      absl::MutexLock lock(&tally->mu);
+      ++tally->done;
+      tally->failed = tally->failed || failed;
+    });
+  }
+  return tally;
+}
+
+}  // namespace
+
+std::shared_ptr<CallState> CallState::Failed(std::string description,
+                                             absl::Status status) {
+  auto state = std::make_shared<CallState>(std::move(description));
+  state->Complete(std::move(status));
+  return state;
+}
+
+void CallState::Complete(absl::StatusOr<absl::Cord> result) {
+  std::vector<std::function<void()>> callbacks;
+  {
+    absl::MutexLock lock(&mu_);
+    if (done_) return;
+    done_ = true;
+    if (result.ok()) {
+      result_ = std::move(result);
+    } else {
+      result_ = absl::Status(
+          result.status().code(),
+          absl::StrCat(description_, ": ", result.status().message()));
+    }
+    callbacks.swap(callbacks_);
+  }
+  for (auto& callback : callbacks) callback();
+}
+
+absl::StatusOr<absl::Cord> CallState::Wait(absl::Duration timeout) const {
+  absl::MutexLock lock(&mu_);
+  if (!mu_.AwaitWithTimeout(absl::Condition(&done_), timeout)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(description_, ": no reply within ",
+                     absl::FormatDuration(timeout), "; the call goes on"));
+  }
+  return result_;
+}
+
+bool CallState::done() const {
+  absl::MutexLock lock(&mu_);
+  return done_;
+}
+
+void CallState::OnDone(std::function<void()> callback) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (!done_) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback();
+}
+
+std::vector<size_t> WaitForCalls(
+    const std::vector<std::shared_ptr<CallState>>& calls, size_t num_ready,
+    absl::Duration timeout) {
+  num_ready = std::min(num_ready, calls.size());
+  const std::shared_ptr<Tally> tally = Watch(calls);
+  {
+    absl::MutexLock lock(&tally->mu);
+    auto enough = [&] {
+      tally->mu.AssertHeld();
+      return tally->done >= num_ready;
+    };
+    tally->mu.AwaitWithTimeout(absl::Condition(&enough), timeout);
+  }
+  std::vector<size_t> ready;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i] == nullptr || calls[i]->done()) ready.push_back(i);
+  }
+  return ready;
+}
+
+absl::Status WaitForAllOrFailure(
+    const std::vector<std::shared_ptr<CallState>>& calls,
+    absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  const std::shared_ptr<Tally> tally = Watch(calls);
+  {
+    absl::MutexLock lock(&tally->mu);
+    auto finished = [&] {
+      tally->mu.AssertHeld();
+      return tally->failed || tally->done == calls.size();
+    };
+    tally->mu.AwaitWithDeadline(absl::Condition(&finished), deadline);
+  }
+  absl::Status late;
+  for (const auto& call : calls) {
+    if (call == nullptr) {
+      return absl::FailedPreconditionError("empty ObjectRef");
+    }
+    if (!call->done()) {
+      if (late.ok()) {
+        late = absl::DeadlineExceededError(
+            absl::StrCat(call->description(), ": no reply within ",
+                         absl::FormatDuration(timeout), "; the call goes on"));
+      }
+      continue;
+    }
+    absl::Status status = call->Wait(absl::ZeroDuration()).status();
+    if (!status.ok()) return status;
+  }
+  return late;
+}
+
+}  // namespace internal
+}  // namespace miniray

@@ -1,0 +1,69 @@
+// The shared state of one call: what an ObjectRef points at.
+
+#ifndef MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_
+#define MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace miniray {
+namespace internal {
+
+// Thread-safe.
+class CallState {
+ public:
+  // `description` names the call in errors: "Counter.Add on actor 'c'".
+  explicit CallState(std::string description)
+      : description_(std::move(description)) {}
+
+  // A call that failed before it left.
+  static std::shared_ptr<CallState> Failed(std::string description,
+                                           absl::Status status);
+
+  // Sets the serialized result; the first one counts.
+  void Complete(absl::StatusOr<absl::Cord> result) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until the call is done. Errors: DEADLINE_EXCEEDED, or the call's.
+  absl::StatusOr<absl::Cord> Wait(absl::Duration timeout) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool done() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Runs `callback` once the call is done: now, or in the thread that completes
+  // it; it must not block.
+  void OnDone(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string& description() const { return description_; }
+
+ private:
+  const std::string description_;
+  mutable absl::Mutex mu_;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+  absl::StatusOr<absl::Cord> result_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::function<void()>> callbacks_ ABSL_GUARDED_BY(mu_);
+};
+
+// See Wait in runtime/api/object_ref.h. Null states count as done.
+std::vector<size_t> WaitForCalls(
+    const std::vector<std::shared_ptr<CallState>>& calls, size_t num_ready,
+    absl::Duration timeout);
+
+// Blocks until all are done or one failed; returns the first failure.
+absl::Status WaitForAllOrFailure(
+    const std::vector<std::shared_ptr<CallState>>& calls,
+    absl::Duration timeout);
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_

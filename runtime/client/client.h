@@ -1,0 +1,92 @@
+// A process's link to a cluster: drivers and actor processes have one each. It
+// speaks to the head and, straight, to actors. The typed API in runtime/api is
+// a thin layer above it.
+
+#ifndef MINIRAY_RUNTIME_CLIENT_CLIENT_H_
+#define MINIRAY_RUNTIME_CLIENT_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/cluster.pb.h"
+#include "proto/head.pb.h"
+#include "runtime/actor/registry.h"
+#include "runtime/client/call_state.h"
+
+namespace miniray {
+namespace internal {
+
+// Which actor; the address is looked up when needed.
+struct ActorIdentity {
+  std::string actor_id;
+  std::string class_name;
+  std::string name;
+
+  // "Counter 'c'" or "Counter (actor-0123456789abcdef)".
+  std::string ToString() const;
+};
+
+// Thread-safe.
+class Client {
+ public:
+  struct Options {
+    std::string head_address;
+    std::string token;
+    // A driver opens a job and keeps its session with the head: when the
+    // session ends, the head stops the job's actors. An actor's client works
+    // for the job that the actor belongs to.
+    bool is_driver = true;
+    std::string job_id;  // Drivers: empty, it is made up.
+    absl::Duration connect_timeout = absl::Seconds(10);
+  };
+
+  // Errors: INVALID_ARGUMENT, not an address. UNAVAILABLE, nobody answers
+  // there. UNAUTHENTICATED, wrong token.
+  static absl::StatusOr<std::shared_ptr<Client>> Connect(Options options);
+
+  // The client that handles belong to when they arrive in this process: the
+  // last one that connected. Null before.
+  static std::shared_ptr<Client> Current();
+
+  virtual ~Client() = default;
+
+  // Registers an actor (`spec` without ids, job and package: they are filled
+  // in), after it has made sure that the head has this program's package.
+  virtual absl::StatusOr<v1::ActorInfo> CreateActor(v1::ActorSpec spec) = 0;
+
+  virtual absl::StatusOr<v1::ActorInfo> FindActor(
+      absl::string_view name, absl::string_view actor_namespace) = 0;
+
+  // Blocks until the actor is ALIVE (OK), DEAD (UNAVAILABLE with the cause) or
+  // `timeout` has passed (DEADLINE_EXCEEDED with what it waits for).
+  virtual absl::Status WaitUntilAlive(const ActorIdentity& actor,
+                                      absl::Duration timeout) = 0;
+
+  // Sends a call; never blocks on the network. max_pending_calls bounds the
+  // calls of this process to that actor that have no reply yet: beyond it the
+  // call fails with RESOURCE_EXHAUSTED.
+  virtual std::shared_ptr<CallState> Call(const ActorIdentity& actor,
+                                          absl::string_view method,
+                                          ArgumentList args) = 0;
+
+  virtual absl::Status KillActor(const ActorIdentity& actor,
+                                 bool no_restart) = 0;
+
+  virtual absl::StatusOr<v1::GetClusterStateResponse> GetClusterState() = 0;
+
+  // Leaves the cluster: pending calls fail with CANCELLED, a driver's job ends.
+  // Idempotent.
+  virtual void Shutdown() = 0;
+
+  virtual const std::string& job_id() const = 0;
+  virtual const std::string& head_address() const = 0;
+};
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_CLIENT_CLIENT_H_

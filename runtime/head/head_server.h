@@ -1,0 +1,51 @@
+// The head of a cluster as a gRPC server in this process.
+
+#ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVER_H_
+#define MINIRAY_RUNTIME_HEAD_HEAD_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/head.pb.h"
+
+namespace miniray {
+
+// Thread-safe.
+class HeadServer {
+ public:
+  struct Options {
+    std::string host = "127.0.0.1";  // IP address to listen on.
+    int port = 0;                    // 0: one that is free.
+    // Every RPC must carry it. May be empty only on a loopback address.
+    std::string token;
+    // Folder for packages; created if missing.
+    std::string session_dir;
+    // A node that is silent for so long is lost, with its actors.
+    absl::Duration lease = absl::Seconds(10);
+    // How long a driver whose connection broke may take to come back before its
+    // actors are stopped.
+    absl::Duration driver_grace = absl::Seconds(2);
+    // An actor that no node could hold even when idle fails after this time.
+    absl::Duration infeasible_timeout = absl::Seconds(30);
+  };
+
+  // Errors: UNAVAILABLE, the port is in use. FAILED_PRECONDITION, no token on
+  // an address that is not loopback. INVALID_ARGUMENT, not an IP address.
+  static absl::StatusOr<std::unique_ptr<HeadServer>> Start(Options options);
+
+  virtual ~HeadServer() = default;
+
+  virtual int port() const = 0;
+
+  // What GetClusterState answers.
+  virtual v1::GetClusterStateResponse GetState() const = 0;
+
+  // Stops serving. Worker daemons stay and dial again.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_HEAD_HEAD_SERVER_H_

@@ -1,0 +1,52 @@
+// The worker daemon: offers this machine's resources to a head, starts actor
+// processes on its orders, watches them and tells the head how they end.
+
+#ifndef MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
+#define MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/cluster.pb.h"
+
+namespace miniray {
+
+// Thread-safe.
+class WorkerDaemon {
+ public:
+  struct Options {
+    std::string head_address;  // HOST:PORT
+    std::string token;
+    v1::Resources resources;  // "CPU" etc.
+    // IP address that actors listen on and are called at. Empty: the address
+    // from which this machine reaches the head.
+    std::string node_ip;
+    // Folder for the package cache and the actors' output (logs/); created if
+    // missing.
+    std::string session_dir;
+    absl::Duration connect_timeout = absl::Seconds(10);
+    // Between SIGTERM and SIGKILL when actors are stopped.
+    absl::Duration stop_grace = absl::Seconds(1);
+  };
+
+  // Connects and registers; returns once the head has accepted the node.
+  // Errors: UNAVAILABLE, nobody answers there within connect_timeout.
+  // UNAUTHENTICATED, the token is wrong. INVALID_ARGUMENT, not an address.
+  // Call it before the process starts threads that fork.
+  static absl::StatusOr<std::unique_ptr<WorkerDaemon>> Start(Options options);
+
+  virtual ~WorkerDaemon() = default;
+
+  virtual const std::string& node_id() const = 0;
+
+  // Stops all actors (SIGTERM, grace, SIGKILL, whole process groups), tells the
+  // head and returns when no process is left. Idempotent.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
