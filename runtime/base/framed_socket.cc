@@ -1,0 +1,93 @@
+#include "runtime/base/framed_socket.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+namespace {
+
+constexpr size_t kHeader = 4;
+
+absl::StatusOr<size_t> ParseLength(absl::string_view header, size_t max_bytes) {
+  size_t length = 0;
+  for (size_t i = kHeader; i-- > 0;) {
+    length = length << 8 | static_cast<unsigned char>(header[i]);
+  }
+  if (length > max_bytes) {
+    return absl::DataLossError(absl::StrCat("a message of ", length,
+                                            " bytes was announced; at most ",
+                                            max_bytes, " are taken"));
+  }
+  return length;
+}
+
+// Reads exactly `size` bytes, or fewer at the end of the stream.
+absl::StatusOr<std::string> ReadExactly(int fd, size_t size) {
+  std::string bytes(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    ssize_t n = recv(fd, bytes.data() + done, size - done, 0);
+    if (n == 0 || (n < 0 && errno == ECONNRESET)) break;
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, "receive");
+    }
+    done += static_cast<size_t>(n);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+}  // namespace
+
+absl::Status WriteFrame(int fd, absl::string_view message) {
+  std::string frame;
+  frame.reserve(kHeader + message.size());
+  for (size_t i = 0; i < kHeader; ++i) {
+    frame.push_back(static_cast<char>(message.size() >> (8 * i)));
+  }
+  frame.append(message.data(), message.size());
+  size_t done = 0;
+  while (done < frame.size()) {
+    ssize_t n =
+        send(fd, frame.data() + done, frame.size() - done, MSG_NOSIGNAL);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, "send");
+    }
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFrame(int fd, size_t max_bytes) {
+  MR_ASSIGN_OR_RETURN(const std::string header, ReadExactly(fd, kHeader));
+  if (header.empty()) return absl::OutOfRangeError("the peer has closed");
+  if (header.size() < kHeader) {
+    return absl::DataLossError("the peer closed within a message");
+  }
+  MR_ASSIGN_OR_RETURN(const size_t length, ParseLength(header, max_bytes));
+  MR_ASSIGN_OR_RETURN(std::string message, ReadExactly(fd, length));
+  if (message.size() < length) {
+    return absl::DataLossError("the peer closed within a message");
+  }
+  return message;
+}
+
+absl::StatusOr<std::optional<std::string>> FrameParser::Next() {
+  if (buffer_.size() < kHeader) return std::nullopt;
+  MR_ASSIGN_OR_RETURN(const size_t length, ParseLength(buffer_, max_bytes_));
+  if (buffer_.size() < kHeader + length) return std::nullopt;
+  std::string message = buffer_.substr(kHeader, length);
+  buffer_.erase(0, kHeader + length);
+  return message;
+}
+
+}  // namespace miniray

@@ -1,0 +1,39 @@
+// Messages over a stream socket: a 4-byte little-endian length, then the bytes.
+
+#ifndef MINIRAY_RUNTIME_BASE_FRAMED_SOCKET_H_
+#define MINIRAY_RUNTIME_BASE_FRAMED_SOCKET_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace miniray {
+
+// Writes one message; blocks. Errors: UNAVAILABLE, the peer is gone.
+absl::Status WriteFrame(int fd, absl::string_view message);
+
+// Reads one message; blocks. Errors: OUT_OF_RANGE, the peer has closed between
+// messages. DATA_LOSS, it closed within one or announced more than `max_bytes`.
+absl::StatusOr<std::string> ReadFrame(int fd, size_t max_bytes = 64 << 20);
+
+// Puts frames together from pieces, for non-blocking sockets.
+class FrameParser {
+ public:
+  explicit FrameParser(size_t max_bytes = 64 << 20) : max_bytes_(max_bytes) {}
+  void Feed(absl::string_view bytes) {
+    buffer_.append(bytes.data(), bytes.size());
+  }
+  // The next whole message, or nothing yet. Errors: DATA_LOSS.
+  absl::StatusOr<std::optional<std::string>> Next();
+
+ private:
+  const size_t max_bytes_;
+  std::string buffer_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_BASE_FRAMED_SOCKET_H_
