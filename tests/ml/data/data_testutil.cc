@@ -1,0 +1,84 @@
+#include "tests/ml/data/data_testutil.h"
+
+#include <stdlib.h>
+#include <zlib.h>
+
+#include <fstream>
+
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace miniray::ml {
+
+std::string MakeTestFolder() {
+  std::string folder = ::testing::TempDir() + "/data_XXXXXX";
+  EXPECT_NE(mkdtemp(folder.data()), nullptr) << folder;
+  return folder;
+}
+
+std::string WriteTestFile(const std::string& folder, const std::string& name,
+                          const std::string& bytes) {
+  const std::string path = folder + "/" + name;
+  std::ofstream out(path, std::ios::binary);
+  out << bytes;
+  out.close();
+  EXPECT_TRUE(out.good()) << path;
+  return path;
+}
+
+std::string Gzip(const std::string& bytes) {
+  z_stream stream = {};
+  // 15 + 16: the largest window, with gzip's header and trailer.
+  EXPECT_EQ(
+      deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY),
+      Z_OK);
+  std::string out(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string IdxHeader(const std::vector<uint32_t>& sizes, uint8_t type) {
+  std::string header = {0, 0, static_cast<char>(type),
+                        static_cast<char>(sizes.size())};
+  for (uint32_t size : sizes) {
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      header.push_back(static_cast<char>((size >> shift) & 0xff));
+    }
+  }
+  return header;
+}
+
+std::string CountingBytes(int64_t size) {
+  std::string bytes(size, '\0');
+  for (int64_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i % 251);
+  return bytes;
+}
+
+std::string BytesOf(const at::Tensor& tensor) {
+  EXPECT_TRUE(tensor.is_contiguous());
+  return std::string(reinterpret_cast<const char*>(tensor.data_ptr<uint8_t>()),
+                     tensor.numel());
+}
+
+std::vector<int64_t> ValuesOf(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.contiguous();
+  const int64_t* first = values.data_ptr<int64_t>();
+  return std::vector<int64_t>(first, first + values.numel());
+}
+
+void ExpectError(const absl::Status& status, absl::StatusCode code,
+                 const std::vector<std::string>& parts) {
+  EXPECT_EQ(status.code(), code) << status;
+  for (const std::string& part : parts) {
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(part));
+  }
+}
+
+}  // namespace miniray::ml
