@@ -81,7 +81,7 @@ install_packages() {
     say "apt-get update did not reach every package source; trying all the same."
   if ! "${apt[@]}" install --no-install-recommends "${packages[@]}" \
     >>"${log}" 2>&1 </dev/null; then
-    grep -E '^(E|Err|W):' "${log}" | tail -n 8 >&2 || true
+    grep -E '^(E|Err|W):' "${log}" | tail -n 3 >&2 || true
     die "apt-get could not install the packages. Check the network and" \
       "/etc/apt/sources.list*, then run this again. Everything apt-get" \
       "said: ${log}"

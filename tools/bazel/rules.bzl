@@ -22,6 +22,9 @@ _COPTS = [
 # Plug-ins find our symbols in the executable that loads them.
 _EXPORT_SYMBOLS = ["-rdynamic"]
 
+# In every program, so that sanitizers find what they need there.
+_PROGRAM_DEPS = ["//tools/bazel:program_support"]
+
 def mr_cc_library(name, copts = [], alwayslink = True, **kwargs):
     """A cc_library.
 
@@ -43,13 +46,14 @@ def mr_cc_library(name, copts = [], alwayslink = True, **kwargs):
         **kwargs
     )
 
-def mr_cc_binary(name, copts = [], linkopts = [], **kwargs):
+def mr_cc_binary(name, copts = [], linkopts = [], deps = [], **kwargs):
     """A cc_binary with our libraries linked statically and its symbols exported."""
     native.cc_binary(
         name = name,
         copts = _COPTS + copts,
         linkopts = _EXPORT_SYMBOLS + linkopts,
         linkstatic = True,
+        deps = deps + _PROGRAM_DEPS,
         **kwargs
     )
 
@@ -64,7 +68,7 @@ def mr_cc_test(name, copts = [], linkopts = [], deps = [], size = "small", **kwa
         copts = _COPTS + copts,
         linkopts = _EXPORT_SYMBOLS + linkopts,
         linkstatic = True,
-        deps = deps + [d for d in ["@gtest"] if d not in deps],
+        deps = deps + [d for d in ["@gtest"] if d not in deps] + _PROGRAM_DEPS,
         **kwargs
     )
 
