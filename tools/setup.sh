@@ -72,7 +72,8 @@ install_packages() {
   fi
   need_root "install ${packages[*]}"
   log="$(mktemp --tmpdir miniray-setup.XXXXXX.log)"
-  say "Installing ${#packages[@]} packages (log: ${log}): ${packages[*]}"
+  say "Installing ${packages[*]}"
+  say "  What apt-get says goes to ${log}"
   local apt=("${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive
     apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
   # A source that fails need not be one of ours: the installation decides.

@@ -135,6 +135,8 @@ def _libtorch_impl(rctx):
         )
         return
 
+    if not root.startswith("/"):
+        fail("\n\nMINIRAY_LIBTORCH=%s must be an absolute path\n" % root)
     for needed in ["include/torch/csrc/api/include/torch/torch.h", "lib/libtorch_cpu.so", "lib/libc10.so"]:
         if not rctx.path(root + "/" + needed).exists:
             fail("\n\nMINIRAY_LIBTORCH=%s has no %s. " % (root, needed) +
@@ -152,8 +154,10 @@ def _libtorch_impl(rctx):
         linkopts += ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cuda", "-Wl,--as-needed", "-lc10_cuda"]
     linkopts += ["-Wl,--as-needed", "-ltorch", "-ltorch_cpu", "-lc10"]
 
-    # Bazel lets only the compiler's own folders be named absolutely, so this one is linked in.
-    rctx.symlink(root + "/include", "include")
+    # Bazel lets only the compiler's own folders be named absolutely, so these are linked in.
+    # Only LibTorch's own: some builds bring headers of a protobuf of theirs along.
+    for folder in ["ATen", "c10", "caffe2", "torch"]:
+        rctx.symlink("%s/include/%s" % (root, folder), "include/" + folder)
     version = rctx.path(root + "/build-version")
     rctx.file("version.txt", rctx.read(version) if version.exists else root, executable = False)
     rctx.file("WORKSPACE", "workspace(name = %r)\n" % rctx.name, executable = False)
