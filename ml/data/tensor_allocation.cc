@@ -1,5 +1,7 @@
 #include "ml/data/tensor_allocation.h"
 
+#include <exception>
+
 #include "ATen/ops/empty.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

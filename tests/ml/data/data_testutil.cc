@@ -12,7 +12,8 @@
 namespace miniray::ml {
 
 std::string MakeTestFolder() {
-  std::string folder = ::testing::TempDir() + "/data_XXXXXX";
+  // mkdtemp replaces the six letters.
+  std::string folder = ::testing::TempDir() + "/data_" + std::string(6, 'X');
   EXPECT_NE(mkdtemp(folder.data()), nullptr) << folder;
   return folder;
 }
