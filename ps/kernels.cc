@@ -1,0 +1,179 @@
+#include "ps/kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace miniray::ps {
+namespace {
+
+// Inputs read side by side: few enough for the CPU's prefetchers and registers.
+constexpr size_t kGroup = 4;
+// Sums of one block wait in the L1 cache between two groups.
+constexpr int64_t kBlock = 2048;
+
+// One group over the block of `size` from `begin`: sums = (kFirst ? 0 : sums) +
+// the products, then, if kLast, out = sums. Always inlined, so that it is
+// compiled for its caller's instruction set.
+template <size_t kInputs, bool kFirst, bool kLast, class T>
+[[gnu::always_inline]] inline void Accumulate(const T* const* inputs,
+                                              const double* coefficients,
+                                              int64_t begin, int64_t size,
+                                              double* sums, T* out) {
+  const T* in[kInputs];
+  double coefficient[kInputs];
+  for (size_t k = 0; k < kInputs; ++k) {
+    in[k] = inputs[k] + begin;
+    coefficient[k] = coefficients[k];
+  }
+  out += begin;
+  // Where `out` is one of the inputs, iterations are independent all the same.
+#pragma GCC ivdep
+  for (int64_t i = 0; i < size; ++i) {
+    double sum = coefficient[0] * static_cast<double>(in[0][i]);
+    if constexpr (!kFirst) sum = sums[i] + sum;
+    for (size_t k = 1; k < kInputs; ++k) {
+      sum += coefficient[k] * static_cast<double>(in[k][i]);
+    }
+    if constexpr (kLast) {
+      out[i] = static_cast<T>(sum);
+    } else {
+      sums[i] = sum;
+    }
+  }
+}
+
+template <bool kFirst, bool kLast, class T>
+[[gnu::always_inline]] inline void AccumulateGroup(const T* const* inputs,
+                                                   const double* coefficients,
+                                                   size_t num_inputs,
+                                                   int64_t begin, int64_t size,
+                                                   double* sums, T* out) {
+  switch (num_inputs) {
+    case 1:
+      return Accumulate<1, kFirst, kLast>(inputs, coefficients, begin, size,
+                                          sums, out);
+    case 2:
+      return Accumulate<2, kFirst, kLast>(inputs, coefficients, begin, size,
+                                          sums, out);
+    case 3:
+      return Accumulate<3, kFirst, kLast>(inputs, coefficients, begin, size,
+                                          sums, out);
+    default:
+      return Accumulate<kGroup, kFirst, kLast>(inputs, coefficients, begin,
+                                               size, sums, out);
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void Combine(
+    absl::Span<const T* const> inputs, absl::Span<const double> coefficients,
+    int64_t size, T* out) {
+  alignas(32) double sums[kBlock];
+  const size_t num_inputs = inputs.size();
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t length = std::min(kBlock, size - begin);
+    for (size_t k = 0; k < num_inputs; k += kGroup) {
+      const size_t group = std::min(kGroup, num_inputs - k);
+      const T* const* in = inputs.data() + k;
+      const double* c = coefficients.data() + k;
+      const bool last = k + group == num_inputs;
+      if (k == 0 && last) {
+        AccumulateGroup<true, true>(in, c, group, begin, length, sums, out);
+      } else if (k == 0) {
+        AccumulateGroup<true, false>(in, c, group, begin, length, sums, out);
+      } else if (last) {
+        AccumulateGroup<false, true>(in, c, group, begin, length, sums, out);
+      } else {
+        AccumulateGroup<false, false>(in, c, group, begin, length, sums, out);
+      }
+    }
+  }
+}
+
+// An exponent of ones only: infinite or NaN.
+template <class T>
+[[gnu::always_inline]] inline int64_t FindNonFinite(const T* values,
+                                                    int64_t size) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  constexpr Bits kExponent = sizeof(T) == 4
+                                 ? static_cast<Bits>(0x7f800000u)
+                                 : static_cast<Bits>(0x7ff0000000000000u);
+  auto is_bad = [](T value) -> Bits {
+    return (std::bit_cast<Bits>(value) & kExponent) == kExponent ? 1 : 0;
+  };
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t end = std::min(size, begin + kBlock);
+    Bits bad = 0;
+    for (int64_t i = begin; i < end; ++i) bad |= is_bad(values[i]);
+    if (bad == 0) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (is_bad(values[i]) != 0) return i;
+    }
+  }
+  return -1;
+}
+
+// Not FMA: it rounds differently from the portable code.
+#if defined(__x86_64__)
+#define MR_AVX2 [[gnu::target("avx2")]]
+bool HasAvx2() {
+  static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+}
+#else
+#define MR_AVX2
+bool HasAvx2() { return false; }
+#endif
+
+template <class T>
+MR_AVX2 void CombineAvx2(absl::Span<const T* const> inputs,
+                         absl::Span<const double> coefficients, int64_t size,
+                         T* out) {
+  Combine(inputs, coefficients, size, out);
+}
+
+template <class T>
+MR_AVX2 int64_t FindNonFiniteAvx2(const T* values, int64_t size) {
+  return FindNonFinite(values, size);
+}
+
+template <class T>
+void CombineDispatch(absl::Span<const T* const> inputs,
+                     absl::Span<const double> coefficients, int64_t size,
+                     T* out) {
+  if (HasAvx2()) return CombineAvx2(inputs, coefficients, size, out);
+  Combine(inputs, coefficients, size, out);
+}
+
+template <class T>
+int64_t FindNonFiniteDispatch(const T* values, int64_t size) {
+  if (HasAvx2()) return FindNonFiniteAvx2(values, size);
+  return FindNonFinite(values, size);
+}
+
+}  // namespace
+
+void LinearCombination(absl::Span<const float* const> inputs,
+                       absl::Span<const double> coefficients, int64_t size,
+                       float* out) {
+  CombineDispatch(inputs, coefficients, size, out);
+}
+
+void LinearCombination(absl::Span<const double* const> inputs,
+                       absl::Span<const double> coefficients, int64_t size,
+                       double* out) {
+  CombineDispatch(inputs, coefficients, size, out);
+}
+
+int64_t FirstNonFinite(const float* values, int64_t size) {
+  return FindNonFiniteDispatch(values, size);
+}
+
+int64_t FirstNonFinite(const double* values, int64_t size) {
+  return FindNonFiniteDispatch(values, size);
+}
+
+}  // namespace miniray::ps

@@ -1,0 +1,43 @@
+// "momentum": the exponential moving average of the workers' mean, which damps
+// what changes from one synchronisation to the next.
+//
+//   first:   weights = mean of the workers
+//   then:    weights = momentum * weights + (1 - momentum) * mean
+//
+// for floating-point tensors, parameters and buffers alike, kept in their own
+// element type. All others: the maximum over the workers.
+//
+// Option: momentum, in [0, 1), 0.9 if not given; 0 is "average".
+
+#ifndef MINIRAY_PS_STRATEGIES_MOMENTUM_H_
+#define MINIRAY_PS_STRATEGIES_MOMENTUM_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ps/strategy_registry.h"
+#include "ps/sync_strategy.h"
+
+namespace miniray::ps {
+
+class MomentumStrategy : public SyncStrategy {
+ public:
+  static std::vector<OptionSpec> Options();
+  explicit MomentumStrategy(const StrategyOptions& options);
+
+  // Errors: INVALID_ARGUMENT, the model is not the one of the last call.
+  absl::StatusOr<NamedTensors> Aggregate(
+      absl::Span<const Contribution> contributions) override;
+
+  // The average starts from `weights` instead of the next mean.
+  void Reset(const NamedTensors& weights) override;
+
+ private:
+  const double momentum_;
+  NamedTensors average_;  // Empty before the first synchronisation.
+};
+
+}  // namespace miniray::ps
+
+#endif  // MINIRAY_PS_STRATEGIES_MOMENTUM_H_
