@@ -1,0 +1,12 @@
+// The version of this runtime, as `miniray --version` and the head report it.
+
+#ifndef MINIRAY_RUNTIME_BASE_VERSION_H_
+#define MINIRAY_RUNTIME_BASE_VERSION_H_
+
+namespace miniray {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_BASE_VERSION_H_

@@ -1,0 +1,48 @@
+#include "runtime/dashboard/access.h"
+
+#include <openssl/crypto.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/net.h"
+
+namespace miniray {
+namespace {
+
+// Returns the host of "HOST", "HOST:PORT" or "[IPV6]:PORT"; empty if it is none
+// of them.
+absl::string_view HostOf(absl::string_view header) {
+  if (absl::ConsumePrefix(&header, "[")) {
+    const size_t end = header.find(']');
+    if (end == absl::string_view::npos) return "";
+    const absl::string_view rest = header.substr(end + 1);
+    if (!rest.empty() && rest.front() != ':') return "";
+    return header.substr(0, end);
+  }
+  return header.substr(0, header.find(':'));
+}
+
+}  // namespace
+
+bool IsOwnHost(absl::string_view host_header, absl::string_view listen_host) {
+  const absl::string_view host = HostOf(host_header);
+  if (host.empty()) return false;
+  return IsLoopback(absl::AsciiStrToLower(host)) ||
+         absl::EqualsIgnoreCase(host, listen_host);
+}
+
+bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header) {
+  if (!absl::ConsumePrefix(&origin, "http://") &&
+      !absl::ConsumePrefix(&origin, "https://")) {
+    return false;
+  }
+  return absl::EqualsIgnoreCase(origin, host_header);
+}
+
+bool TokensMatch(absl::string_view given, absl::string_view token) {
+  return given.size() == token.size() &&
+         CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0;
+}
+
+}  // namespace miniray

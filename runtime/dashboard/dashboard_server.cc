@@ -1,0 +1,201 @@
+#include "runtime/dashboard/dashboard_server.h"
+
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/dashboard/access.h"
+#include "runtime/dashboard/page.h"
+#include "runtime/dashboard/state_json.h"
+
+namespace miniray {
+namespace {
+
+constexpr char kJson[] = "application/json";
+constexpr char kHtml[] = "text/html; charset=utf-8";
+
+// Enough for a few browsers; a connection that stays open holds a thread.
+constexpr int kThreads = 8;
+constexpr int kKeepAliveSeconds = 2;
+constexpr int kReadTimeoutSeconds = 5;
+constexpr size_t kMaxBodyBytes = 64 << 10;
+
+const httplib::Headers& SecurityHeaders() {
+  static const auto* const headers = new httplib::Headers{
+      {"Cache-Control", "no-store"},
+      // The page's own script and style, and requests to this server alone.
+      {"Content-Security-Policy",
+       "default-src 'none'; script-src 'unsafe-inline'; "
+       "style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+       "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+      {"Referrer-Policy", "no-referrer"},
+      {"X-Content-Type-Options", "nosniff"},
+  };
+  return *headers;
+}
+
+void Refuse(httplib::Response& response, int code, absl::string_view why) {
+  response.status = code;
+  response.set_content(
+      nlohmann::json{{"error", std::string(why)}}.dump() + "\n", kJson);
+}
+
+class DashboardServerImpl : public DashboardServer {
+ public:
+  explicit DashboardServerImpl(Options options) : options_(std::move(options)) {
+    Configure();
+    AddRoutes();
+  }
+
+  ~DashboardServerImpl() override { Shutdown(); }
+
+  absl::Status Listen() {
+    port_ = options_.port;
+    errno = 0;
+    if (port_ == 0) {
+      port_ = server_.bind_to_any_port(options_.host);
+    } else if (!server_.bind_to_port(options_.host, port_)) {
+      port_ = -1;
+    }
+    if (port_ <= 0) {
+      return absl::UnavailableError(absl::StrCat(
+          "the dashboard cannot listen on ",
+          JoinHostPort(options_.host, options_.port), ": ",
+          errno != 0 ? std::strerror(errno) : "not an address of this machine",
+          "; choose another port, 0 for any that is free, or -1 for no "
+          "dashboard"));
+    }
+    thread_ = std::thread([this] {
+      server_.listen_after_bind();
+      ended_ = true;
+    });
+    // A stop before the thread accepts would be lost.
+    while (!server_.is_running() && !ended_) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return absl::OkStatus();
+  }
+
+  int port() const override { return port_; }
+
+  void Shutdown() override {
+    if (!thread_.joinable()) return;
+    server_.stop();
+    thread_.join();
+  }
+
+ private:
+  using Handler = httplib::Server::Handler;
+
+  void Configure() {
+    // Not httplib's default SO_REUSEPORT: with it two heads could share a port
+    // without noticing.
+    server_.set_socket_options([](int socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    server_.set_keep_alive_timeout(kKeepAliveSeconds);
+    server_.set_read_timeout(kReadTimeoutSeconds);
+    server_.set_payload_max_length(kMaxBodyBytes);
+    server_.set_default_headers(SecurityHeaders());
+    server_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          return CheckSource(request, response)
+                     ? httplib::Server::HandlerResponse::Unhandled
+                     : httplib::Server::HandlerResponse::Handled;
+        });
+  }
+
+  // What the dashboard serves. Everything with data is under /api/, added with
+  // AddApi.
+  void AddRoutes() {
+    server_.Get("/", [](const httplib::Request&, httplib::Response& response) {
+      response.set_content(kDashboardPage, kHtml);
+    });
+    AddApi("/api/v1/state",
+           [this](const httplib::Request&, httplib::Response& response) {
+             const absl::StatusOr<std::string> json =
+                 ClusterStateToJson(options_.state(), JsonStyle::kCompact);
+             if (!json.ok()) {
+               return Refuse(response, 500, json.status().message());
+             }
+             response.set_content(*json, kJson);
+           });
+  }
+
+  void AddApi(const char* path, Handler handler) {
+    server_.Get(path, [this, handler = std::move(handler)](
+                          const httplib::Request& request,
+                          httplib::Response& response) {
+      if (CheckToken(request, response)) handler(request, response);
+    });
+  }
+
+  bool CheckSource(const httplib::Request& request,
+                   httplib::Response& response) const {
+    const std::string host = request.get_header_value("Host");
+    if (!IsOwnHost(host, options_.host)) {
+      Refuse(response, 403,
+             "this Host is not the dashboard's; open it at 127.0.0.1 or "
+             "localhost");
+      return false;
+    }
+    if (request.has_header("Origin") &&
+        !IsOwnOrigin(request.get_header_value("Origin"), host)) {
+      Refuse(response, 403, "a page of another site may not ask this");
+      return false;
+    }
+    return true;
+  }
+
+  bool CheckToken(const httplib::Request& request,
+                  httplib::Response& response) const {
+    if (options_.token.empty()) return true;
+    const std::string header = request.get_header_value("Authorization");
+    absl::string_view bearer = header;
+    if (absl::ConsumePrefix(&bearer, "Bearer ") &&
+        TokensMatch(bearer, options_.token)) {
+      return true;
+    }
+    if (TokensMatch(request.get_param_value("token"), options_.token)) {
+      return true;
+    }
+    response.set_header("WWW-Authenticate", "Bearer");
+    Refuse(response, 401,
+           "this cluster needs its token: send 'Authorization: Bearer "
+           "<token>', or open the address that `miniray start` printed");
+    return false;
+  }
+
+  const Options options_;
+  httplib::Server server_;
+  int port_ = -1;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DashboardServer>> DashboardServer::Start(
+    Options options) {
+  auto server = std::make_unique<DashboardServerImpl>(std::move(options));
+  MR_RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+}  // namespace miniray

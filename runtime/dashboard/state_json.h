@@ -1,0 +1,23 @@
+// The cluster's tables as JSON, for `miniray status` and the dashboard.
+
+#ifndef MINIRAY_RUNTIME_DASHBOARD_STATE_JSON_H_
+#define MINIRAY_RUNTIME_DASHBOARD_STATE_JSON_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/head.pb.h"
+
+namespace miniray {
+
+enum class JsonStyle { kCompact, kIndented };
+
+// Returns protobuf's JSON with the field names of the .proto file; every plain
+// field is present, also where it is 0 or empty. As always in protobuf's JSON,
+// 64-bit integers are strings.
+absl::StatusOr<std::string> ClusterStateToJson(
+    const v1::GetClusterStateResponse& state, JsonStyle style);
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_DASHBOARD_STATE_JSON_H_
