@@ -17,7 +17,8 @@ constexpr size_t kShareThreshold = 4096;
 
 grpc::ByteBuffer ToByteBuffer(const absl::Cord& cord) {
   if (cord.size() < kShareThreshold) {
-    grpc::Slice slice(std::string(cord));
+    const std::string bytes(cord);
+    grpc::Slice slice(bytes);
     return grpc::ByteBuffer(&slice, 1);
   }
   std::vector<grpc::Slice> slices;

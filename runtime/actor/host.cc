@@ -1,0 +1,115 @@
+#include "runtime/actor/host.h"
+
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/framed_socket.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/rpc/grpc_status.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+// See ProcessSupervisor.
+constexpr char kActorFdVariable[] = "MINIRAY_ACTOR_FD";
+
+// Whatever ends us ends what we started as well.
+[[noreturn]] void KillProcessGroup() {
+  if (getpgrp() == getpid()) kill(0, SIGKILL);
+  _exit(1);
+}
+
+void Report(int fd, const v1::ActorEvent& event) {
+  if (!WriteFrame(fd, event.SerializeAsString()).ok()) KillProcessGroup();
+}
+
+absl::StatusOr<std::shared_ptr<void>> Construct(const ActorClass* actor_class,
+                                                const v1::ActorSpec& spec) {
+  ArgumentList args;
+  for (const v1::Value& value : spec.constructor_args()) {
+    args.emplace_back(value.SerializeAsString());
+  }
+  try {
+    return actor_class->construct(args);
+  } catch (const std::exception& error) {
+    return absl::UnknownError(absl::StrCat("threw: ", error.what()));
+  } catch (...) {
+    return absl::UnknownError("threw something that is no std::exception");
+  }
+}
+
+absl::StatusOr<std::unique_ptr<ActorServer>> StartHosting(
+    const v1::HostActor& host,
+    const std::function<absl::Status(const v1::HostActor&)>& prepare) {
+  const v1::ActorSpec& spec = host.spec();
+  MR_ASSIGN_OR_RETURN(const ActorClass* actor_class,
+                      ActorRegistry::Get().Find(spec.class_name()));
+  MR_RETURN_IF_ERROR(prepare(host));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<void> object,
+                      Construct(actor_class, spec));
+  ActorServer::Options options;
+  options.host = host.listen_host();
+  options.token = host.token();
+  options.actor_id = spec.actor_id();
+  options.display_name = spec.name().empty() ? spec.actor_id() : spec.name();
+  return ActorServer::Start(std::move(options), actor_class, std::move(object));
+}
+
+}  // namespace
+
+bool IsActorProcess() { return std::getenv(kActorFdVariable) != nullptr; }
+
+void HostActorAndExit(
+    std::function<absl::Status(const v1::HostActor&)> prepare) {
+  int fd = -1;
+  if (!absl::SimpleAtoi(std::getenv(kActorFdVariable), &fd) || fd < 0 ||
+      fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    fprintf(stderr,
+            "%s is set, but names no open file; it is for processes "
+            "that a worker daemon starts\n",
+            kActorFdVariable);
+    _exit(2);
+  }
+  unsetenv(kActorFdVariable);
+  FLAGS_logtostderr = true;
+  absl::StatusOr<std::string> bytes = ReadFrame(fd);
+  v1::ActorControl control;
+  if (!bytes.ok() || !control.ParseFromString(*bytes) || !control.has_host()) {
+    KillProcessGroup();
+  }
+  // The daemon sends nothing more: the end of the socket is the end of the
+  // daemon.
+  std::thread([fd] {
+    pollfd wait = {fd, POLLIN | POLLRDHUP, 0};
+    while (poll(&wait, 1, -1) < 0) {
+    }
+    KillProcessGroup();
+  }).detach();
+
+  v1::ActorEvent event;
+  absl::StatusOr<std::unique_ptr<ActorServer>> server =
+      StartHosting(control.host(), prepare);
+  if (!server.ok()) {
+    *event.mutable_construction_failed() = ToProto(server.status());
+    Report(fd, event);
+    _exit(1);
+  }
+  event.mutable_ready()->set_address((*server)->address());
+  Report(fd, event);
+  (*server)->Run();
+  KillProcessGroup();
+}
+
+}  // namespace internal
+}  // namespace miniray

@@ -1,0 +1,63 @@
+// proto/head.proto's service: checks the token, and passes calls on to
+// ClusterState and PackageStore.
+
+#ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
+#define MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
+
+#include <string>
+#include <utility>
+
+#include "proto/head.grpc.pb.h"
+#include "runtime/head/cluster_state.h"
+#include "runtime/head/package_store.h"
+
+namespace miniray {
+
+// Thread-safe. `state` and `packages` outlive it.
+class HeadService : public v1::Head::CallbackService {
+ public:
+  HeadService(ClusterState* state, PackageStore* packages, std::string token)
+      : state_(state), packages_(packages), token_(std::move(token)) {}
+
+  grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* AttachNode(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* RenewLease(
+      grpc::CallbackServerContext* context,
+      const v1::RenewLeaseRequest* request,
+      v1::RenewLeaseResponse* response) override;
+  grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* AttachDriver(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* HasPackage(
+      grpc::CallbackServerContext* context,
+      const v1::HasPackageRequest* request,
+      v1::HasPackageResponse* response) override;
+  grpc::ServerReadReactor<v1::PackageChunk>* PutPackage(
+      grpc::CallbackServerContext* context,
+      v1::PutPackageResponse* response) override;
+  grpc::ServerWriteReactor<v1::PackageChunk>* GetPackage(
+      grpc::CallbackServerContext* context,
+      const v1::GetPackageRequest* request) override;
+  grpc::ServerUnaryReactor* CreateActor(
+      grpc::CallbackServerContext* context,
+      const v1::CreateActorRequest* request,
+      v1::CreateActorResponse* response) override;
+  grpc::ServerUnaryReactor* GetActor(grpc::CallbackServerContext* context,
+                                     const v1::GetActorRequest* request,
+                                     v1::GetActorResponse* response) override;
+  grpc::ServerUnaryReactor* KillActor(grpc::CallbackServerContext* context,
+                                      const v1::KillActorRequest* request,
+                                      v1::KillActorResponse* response) override;
+  grpc::ServerUnaryReactor* GetClusterState(
+      grpc::CallbackServerContext* context,
+      const v1::GetClusterStateRequest* request,
+      v1::GetClusterStateResponse* response) override;
+
+ private:
+  ClusterState* const state_;
+  PackageStore* const packages_;
+  const std::string token_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_

@@ -1,0 +1,97 @@
+#include "runtime/head/package_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+
+PackageStore::Writer::Writer(std::string package_id, std::string temporary,
+                             std::string path, int fd)
+    : package_id_(std::move(package_id)),
+      temporary_(std::move(temporary)),
+      path_(std::move(path)),
+      fd_(fd) {}
+
+PackageStore::Writer::~Writer() {
+  if (fd_ >= 0) {
+    close(fd_);
+    unlink(temporary_.c_str());
+  }
+}
+
+absl::Status PackageStore::Writer::Append(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t n = write(fd_, bytes.data(), bytes.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, absl::StrCat("write package ", temporary_));
+    }
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PackageStore::Writer::Commit() {
+  MR_ASSIGN_OR_RETURN(const std::string hash, Sha256OfFile(temporary_));
+  if (hash != package_id_) {
+    return absl::DataLossError(absl::StrCat("package ", package_id_,
+                                            " arrived damaged: its bytes have "
+                                            "the SHA-256 ",
+                                            hash));
+  }
+  if (fchmod(fd_, 0700) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("chmod ", temporary_));
+  }
+  // A file that is open for writing cannot be executed.
+  if (close(std::exchange(fd_, -1)) != 0 ||
+      rename(temporary_.c_str(), path_.c_str()) != 0) {
+    absl::Status status = ErrnoStatus(errno, absl::StrCat("store ", path_));
+    unlink(temporary_.c_str());
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+bool PackageStore::IsValidId(absl::string_view package_id) {
+  return package_id.size() == 64 &&
+         std::all_of(package_id.begin(), package_id.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+std::string PackageStore::PathOf(absl::string_view package_id) const {
+  return absl::StrCat(folder_, "/", package_id);
+}
+
+bool PackageStore::Has(absl::string_view package_id) const {
+  return IsValidId(package_id) && access(PathOf(package_id).c_str(), X_OK) == 0;
+}
+
+absl::StatusOr<std::unique_ptr<PackageStore::Writer>> PackageStore::Write(
+    absl::string_view package_id) {
+  if (!IsValidId(package_id)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", package_id, "' is not a package id (SHA-256 in hex)"));
+  }
+  MR_RETURN_IF_ERROR(MakeDirectories(folder_, 0700));
+  const std::string path = PathOf(package_id);
+  const std::string temporary = absl::StrCat(path, ".", NewId("tmp"));
+  const int fd =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
+  return absl::WrapUnique(
+      new Writer(std::string(package_id), temporary, path, fd));
+}
+
+}  // namespace miniray

@@ -1,0 +1,59 @@
+// Packages (executables of drivers) on disk, named by the SHA-256 of their
+// bytes.
+
+#ifndef MINIRAY_RUNTIME_HEAD_PACKAGE_STORE_H_
+#define MINIRAY_RUNTIME_HEAD_PACKAGE_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace miniray {
+
+// Thread-safe; several processes may share the folder.
+class PackageStore {
+ public:
+  // Writes one package; what is not committed is removed. Not thread-safe.
+  class Writer {
+   public:
+    ~Writer();
+    absl::Status Append(absl::string_view bytes);
+    // Checks the hash and makes the package visible. Errors: DATA_LOSS.
+    absl::Status Commit();
+
+   private:
+    friend class PackageStore;
+    Writer(std::string package_id, std::string temporary, std::string path,
+           int fd);
+    const std::string package_id_;
+    const std::string temporary_;
+    const std::string path_;
+    int fd_;
+  };
+
+  explicit PackageStore(std::string folder) : folder_(std::move(folder)) {}
+
+  // True for 64 lower-case hex digits: anything else is no package id, and must
+  // not become part of a path.
+  static bool IsValidId(absl::string_view package_id);
+
+  bool Has(absl::string_view package_id) const;
+  // Where the package is, or would be.
+  std::string PathOf(absl::string_view package_id) const;
+  // Errors: INVALID_ARGUMENT, not an id; those of the file system.
+  absl::StatusOr<std::unique_ptr<Writer>> Write(absl::string_view package_id);
+
+ private:
+  const std::string folder_;
+};
+
+// Bytes of one PackageChunk message.
+inline constexpr int64_t kPackageChunkBytes = 1 << 20;
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_HEAD_PACKAGE_STORE_H_
