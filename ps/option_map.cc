@@ -16,9 +16,10 @@ absl::StatusOr<T> Get(const OptionMap::Map& values, absl::string_view name,
   auto it = values.find(name);
   if (it == values.end()) return otherwise;
   if (const T* value = std::get_if<T>(&it->second)) return *value;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "option '", name, "' must be a ", OptionTypeName(OptionValue(otherwise)),
-      ", got the ", OptionTypeName(it->second), " ", OptionText(it->second)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("option '", name, "' must be of type ",
+                   OptionTypeName(OptionValue(otherwise)), ", got the ",
+                   OptionTypeName(it->second), " ", OptionText(it->second)));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/actor/registry.h"
-#include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
 namespace {
@@ -47,7 +46,7 @@ absl::StatusOr<OptionValue> CheckOption(const OptionSpec& spec,
   }
   if (value.index() != spec.default_value.index()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("option '", spec.name, "' must be a ",
+        absl::StrCat("option '", spec.name, "' must be of type ",
                      OptionTypeName(spec.default_value), ", got the ",
                      OptionTypeName(value), " ", OptionText(value)));
   }

@@ -22,6 +22,7 @@
 #include <string>
 #include <type_traits>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,6 +32,7 @@
 #include "absl/synchronization/mutex.h"
 #include "ps/option_map.h"
 #include "ps/sync_strategy.h"
+#include "runtime/base/status_macros.h"
 
 #define MINIRAY_SYNC_STRATEGY(name, Class)                                    \
   [[maybe_unused]] static const bool MR_CONCAT_(miniray_strategy_registered_, \
