@@ -1,0 +1,462 @@
+#include "runtime/client/client.h"
+
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/head.grpc.pb.h"
+#include "runtime/base/files.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/client/actor_connection.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_status.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+constexpr int64_t kChunkBytes = 1 << 20;
+// Constructor arguments pass through the head and the daemon.
+constexpr size_t kMaxSpecBytes = 3 << 20;
+
+// A driver's session with the head, redialled when it breaks.
+class DriverSession {
+ public:
+  DriverSession(v1::Head::Stub* stub, std::string token,
+                v1::RegisterDriver registration)
+      : stub_(stub),
+        token_(std::move(token)),
+        registration_(std::move(registration)) {}
+
+  ~DriverSession() { End(); }
+
+  // Blocks until the head has accepted the driver.
+  absl::Status Begin(absl::Duration timeout) {
+    thread_ = std::thread([this] { Loop(); });
+    absl::MutexLock lock(&mu_);
+    auto settled = [this] {
+      mu_.AssertHeld();
+      return registered_ || fatal_;
+    };
+    if (mu_.AwaitWithTimeout(absl::Condition(&settled), timeout) &&
+        registered_) {
+      return absl::OkStatus();
+    }
+    return error_.ok() ? absl::UnavailableError("no answer") : error_;
+  }
+
+  void End() {
+    {
+      absl::MutexLock lock(&mu_);
+      if (ending_) return;
+      ending_ = true;
+      if (stream_ != nullptr) {
+        v1::DriverMessage leaving;
+        leaving.mutable_leaving();
+        if (stream_->Write(leaving)) {
+          stream_->WritesDone();
+          auto ended = [this] {
+            mu_.AssertHeld();
+            return stream_ == nullptr;
+          };
+          // The head ends the stream once it has taken the goodbye.
+          mu_.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(2));
+        }
+      }
+      if (context_ != nullptr) context_->TryCancel();
+    }
+    wake_.Notify();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  using Stream = grpc::ClientReaderWriter<v1::DriverMessage, v1::DriverEvent>;
+
+  void Loop() {
+    absl::Duration backoff = absl::Milliseconds(100);
+    while (true) {
+      const absl::Status status = RunStream(&backoff);
+      {
+        absl::MutexLock lock(&mu_);
+        if (ending_) return;
+        error_ = status;
+        if (!registered_ &&
+            status.code() == absl::StatusCode::kUnauthenticated) {
+          fatal_ = true;
+          return;
+        }
+      }
+      if (wake_.WaitForNotificationWithTimeout(backoff)) return;
+      backoff = std::min(backoff * 2, absl::Duration(absl::Seconds(1)));
+    }
+  }
+
+  absl::Status RunStream(absl::Duration* backoff) {
+    grpc::ClientContext context;
+    AddToken(&context, token_);
+    std::unique_ptr<Stream> stream;
+    {
+      absl::MutexLock lock(&mu_);
+      if (ending_) return absl::CancelledError("ending");
+      context_ = &context;
+      stream = stub_->AttachDriver(&context);
+      v1::DriverMessage hello;
+      *hello.mutable_register_driver() = registration_;
+      if (stream->Write(hello)) stream_ = stream.get();
+    }
+    v1::DriverEvent event;
+    while (stream->Read(&event)) {
+      if (!event.has_registered()) continue;
+      absl::MutexLock lock(&mu_);
+      registered_ = true;
+      *backoff = absl::Milliseconds(100);
+    }
+    // Nobody writes from here on.
+    {
+      absl::MutexLock lock(&mu_);
+      stream_ = nullptr;
+      context_ = nullptr;
+    }
+    const grpc::Status status = stream->Finish();
+    if (status.ok())
+      return absl::UnavailableError("the head closed the stream");
+    return FromGrpcStatus(status);
+  }
+
+  v1::Head::Stub* const stub_;
+  const std::string token_;
+  const v1::RegisterDriver registration_;
+  absl::Notification wake_;
+  absl::Mutex mu_;
+  bool registered_ ABSL_GUARDED_BY(mu_) = false;
+  bool fatal_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mu_);
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;
+  Stream* stream_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::thread thread_;
+};
+
+class ClientImpl : public Client {
+ public:
+  explicit ClientImpl(Options options)
+      : options_(std::move(options)),
+        channel_(MakeChannel(options_.head_address)),
+        stub_(v1::Head::NewStub(channel_)) {
+    if (options_.job_id.empty()) options_.job_id = NewId("job");
+  }
+
+  ~ClientImpl() override { Shutdown(); }
+
+  absl::Status Begin() {
+    if (!options_.is_driver) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(executable_, ExecutablePath());
+    v1::RegisterDriver registration;
+    registration.set_job_id(options_.job_id);
+    registration.set_program(Program());
+    registration.set_hostname(Hostname());
+    registration.set_pid(getpid());
+    session_ = std::make_unique<DriverSession>(stub_.get(), options_.token,
+                                               registration);
+    absl::Status status = session_->Begin(options_.connect_timeout);
+    if (status.ok() || status.code() == absl::StatusCode::kUnauthenticated) {
+      return status;
+    }
+    return absl::UnavailableError(absl::StrCat(
+        "no head answers at ", options_.head_address, " within ",
+        absl::FormatDuration(options_.connect_timeout), " (", status.message(),
+        "); start one with 'miniray start --head', or check the address"));
+  }
+
+  absl::StatusOr<v1::ActorInfo> CreateActor(v1::ActorSpec spec) override {
+    MR_ASSIGN_OR_RETURN(const std::string package_id, Package());
+    spec.set_actor_id(NewId("actor"));
+    spec.set_job_id(options_.job_id);
+    spec.set_package_id(package_id);
+    spec.set_package_name(Program());
+    if (spec.ByteSizeLong() > kMaxSpecBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the constructor's arguments have ", spec.ByteSizeLong(),
+                       " bytes; at most ", kMaxSpecBytes,
+                       " pass through the head: send large values by a call"));
+    }
+    v1::CreateActorRequest request;
+    *request.mutable_spec() = std::move(spec);
+    v1::CreateActorResponse response;
+    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::CreateActor, request, &response));
+    return response.actor();
+  }
+
+  absl::StatusOr<v1::ActorInfo> FindActor(
+      absl::string_view name, absl::string_view actor_namespace) override {
+    v1::GetActorRequest request;
+    request.set_name(std::string(name));
+    request.set_actor_namespace(std::string(actor_namespace));
+    v1::GetActorResponse response;
+    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response));
+    return response.actor();
+  }
+
+  absl::Status WaitUntilAlive(const ActorIdentity& actor,
+                              absl::Duration timeout) override {
+    const absl::Time deadline = absl::Now() + timeout;
+    int64_t version = 0;
+    while (true) {
+      const absl::Duration left = deadline - absl::Now();
+      v1::GetActorRequest request;
+      request.set_actor_id(actor.actor_id);
+      request.set_min_version(version);
+      request.set_wait_ms(absl::ToInt64Milliseconds(std::clamp(
+          left, absl::ZeroDuration(), absl::Duration(absl::Seconds(10)))));
+      v1::GetActorResponse response;
+      MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response));
+      const v1::ActorInfo& info = response.actor();
+      if (info.state() == v1::ACTOR_STATE_ALIVE) return absl::OkStatus();
+      if (info.state() == v1::ACTOR_STATE_DEAD) {
+        return absl::UnavailableError(absl::StrCat(
+            actor.ToString(), ": the actor is dead: ", info.cause()));
+      }
+      if (absl::Now() >= deadline) {
+        return absl::DeadlineExceededError(absl::StrCat(
+            actor.ToString(), " is not up after ",
+            absl::FormatDuration(timeout), ": ",
+            info.cause().empty() ? "its process starts" : info.cause()));
+      }
+      version = info.version() + 1;
+    }
+  }
+
+  std::shared_ptr<CallState> Call(const ActorIdentity& actor,
+                                  absl::string_view method,
+                                  ArgumentList args) override {
+    std::shared_ptr<ActorConnection> connection;
+    {
+      absl::MutexLock lock(&mu_);
+      if (closed_) {
+        return CallState::Failed(
+            absl::StrCat(actor.ToString(), ".", method),
+            absl::CancelledError("the cluster connection was shut down"));
+      }
+      std::shared_ptr<ActorConnection>& entry = connections_[actor.actor_id];
+      if (entry == nullptr) {
+        entry = std::make_shared<ActorConnection>(
+            actor, options_.token, options_.head_address,
+            [this](v1::GetActorRequest request,
+                   std::function<void(absl::StatusOr<v1::ActorInfo>)> done) {
+              LookUp(std::move(request), std::move(done));
+            });
+      }
+      connection = entry;
+    }
+    return connection->Call(method, std::move(args));
+  }
+
+  absl::Status KillActor(const ActorIdentity& actor, bool no_restart) override {
+    v1::KillActorRequest request;
+    request.set_actor_id(actor.actor_id);
+    request.set_no_restart(no_restart);
+    v1::KillActorResponse response;
+    return Unary(&v1::Head::Stub::KillActor, request, &response);
+  }
+
+  absl::StatusOr<v1::GetClusterStateResponse> GetClusterState() override {
+    v1::GetClusterStateResponse response;
+    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetClusterState,
+                             v1::GetClusterStateRequest(), &response));
+    return response;
+  }
+
+  void Shutdown() override {
+    std::map<std::string, std::shared_ptr<ActorConnection>> connections;
+    {
+      absl::MutexLock lock(&mu_);
+      if (closed_) return;
+      closed_ = true;
+      connections.swap(connections_);
+      for (grpc::ClientContext* context : lookups_) context->TryCancel();
+    }
+    for (auto& [id, connection] : connections) {
+      connection->Close(
+          absl::CancelledError("the cluster connection was shut down"));
+    }
+    if (session_ != nullptr) session_->End();
+    absl::MutexLock lock(&mu_);
+    auto quiet = [this] {
+      mu_.AssertHeld();
+      return lookups_.empty();
+    };
+    mu_.Await(absl::Condition(&quiet));
+  }
+
+  const std::string& job_id() const override { return options_.job_id; }
+  const std::string& head_address() const override {
+    return options_.head_address;
+  }
+
+ private:
+  std::string Program() const {
+    return std::filesystem::path(executable_).filename().string();
+  }
+
+  template <class Request, class Response>
+  absl::Status Unary(grpc::Status (v1::Head::Stub::*method)(
+                         grpc::ClientContext*, const Request&, Response*),
+                     const Request& request, Response* response) {
+    grpc::ClientContext context;
+    PrepareContext(&context, options_.token, kHeadTimeout);
+    context.set_wait_for_ready(true);
+    const grpc::Status status =
+        (stub_.get()->*method)(&context, request, response);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
+        status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return absl::UnavailableError(
+          absl::StrCat("the head at ", options_.head_address,
+                       " does not answer (", status.error_message(), ")"));
+    }
+    return FromGrpcStatus(status);
+  }
+
+  void LookUp(v1::GetActorRequest request,
+              std::function<void(absl::StatusOr<v1::ActorInfo>)> done) {
+    struct Pending {
+      grpc::ClientContext context;
+      v1::GetActorRequest request;
+      v1::GetActorResponse response;
+    };
+    auto pending = std::make_shared<Pending>();
+    pending->request = std::move(request);
+    PrepareContext(
+        &pending->context, options_.token,
+        kHeadTimeout + absl::Milliseconds(pending->request.wait_ms()));
+    pending->context.set_wait_for_ready(true);
+    {
+      // Lock order: a connection's, then ours. Nothing here calls a connection
+      // with mu_ held.
+      absl::MutexLock lock(&mu_);
+      lookups_.push_back(&pending->context);
+      if (closed_) pending->context.TryCancel();
+    }
+    stub_->async()->GetActor(
+        &pending->context, &pending->request, &pending->response,
+        [this, pending, done = std::move(done)](grpc::Status status) {
+          if (status.ok()) {
+            done(std::move(*pending->response.mutable_actor()));
+          } else {
+            done(FromGrpcStatus(status));
+          }
+          absl::MutexLock lock(&mu_);
+          std::erase(lookups_, &pending->context);
+        });
+  }
+
+  // The id of this program as a package; uploads it the first time.
+  absl::StatusOr<std::string> Package() {
+    absl::MutexLock lock(&package_mu_);
+    if (!package_id_.empty()) return package_id_;
+    if (executable_.empty()) {
+      MR_ASSIGN_OR_RETURN(executable_, ExecutablePath());
+    }
+    // Not by its path: the file may have been rebuilt since the program
+    // started.
+    MR_ASSIGN_OR_RETURN(const std::string id, Sha256OfFile("/proc/self/exe"));
+    v1::HasPackageRequest request;
+    request.set_package_id(id);
+    v1::HasPackageResponse response;
+    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::HasPackage, request, &response));
+    if (!response.present()) MR_RETURN_IF_ERROR(Upload(id));
+    package_id_ = id;
+    return package_id_;
+  }
+
+  absl::Status Upload(const std::string& id) {
+    ScopedFd fd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    struct stat st;
+    if (!fd.valid() || fstat(fd.get(), &st) != 0) {
+      return ErrnoStatus(errno, "open this program");
+    }
+    grpc::ClientContext context;
+    PrepareContext(&context, options_.token, absl::Minutes(10));
+    v1::PutPackageResponse response;
+    auto writer = stub_->PutPackage(&context, &response);
+    v1::PackageChunk chunk;
+    chunk.set_package_id(id);
+    chunk.set_total_bytes(st.st_size);
+    while (true) {
+      std::string* data = chunk.mutable_data();
+      data->resize(kChunkBytes);
+      const ssize_t n = read(fd.get(), data->data(), data->size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        context.TryCancel();
+        writer->Finish();
+        return ErrnoStatus(errno, "read this program");
+      }
+      if (n == 0) break;
+      data->resize(static_cast<size_t>(n));
+      if (!writer->Write(chunk)) break;
+    }
+    writer->WritesDone();
+    return Annotate(FromGrpcStatus(writer->Finish()), "upload this program");
+  }
+
+  Options options_;
+  std::string executable_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Head::Stub> stub_;
+  std::unique_ptr<DriverSession> session_;
+
+  absl::Mutex package_mu_;
+  std::string package_id_ ABSL_GUARDED_BY(package_mu_);
+
+  absl::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<std::string, std::shared_ptr<ActorConnection>> connections_
+      ABSL_GUARDED_BY(mu_);
+  std::vector<grpc::ClientContext*> lookups_ ABSL_GUARDED_BY(mu_);
+};
+
+// What Client::Current returns.
+absl::Mutex current_mu(absl::kConstInit);
+std::weak_ptr<Client>* current ABSL_GUARDED_BY(current_mu) = nullptr;
+
+}  // namespace
+
+std::string ActorIdentity::ToString() const {
+  return absl::StrCat(ShortClassName(class_name), " ",
+                      name.empty() ? absl::StrCat("(", actor_id, ")")
+                                   : absl::StrCat("'", name, "'"));
+}
+
+absl::StatusOr<std::shared_ptr<Client>> Client::Connect(Options options) {
+  MR_RETURN_IF_ERROR(ParseHostPort(options.head_address).status());
+  auto client = std::make_shared<ClientImpl>(std::move(options));
+  MR_RETURN_IF_ERROR(client->Begin());
+  absl::MutexLock lock(&current_mu);
+  if (current == nullptr) current = new std::weak_ptr<Client>;
+  *current = client;
+  return client;
+}
+
+std::shared_ptr<Client> Client::Current() {
+  absl::MutexLock lock(&current_mu);
+  return current == nullptr ? nullptr : current->lock();
+}
+
+}  // namespace internal
+}  // namespace miniray
