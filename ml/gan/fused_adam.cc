@@ -1,0 +1,111 @@
+#include "ml/gan/fused_adam.h"
+
+#include <cmath>
+#include <utility>
+
+#include "ATen/Parallel.h"
+#include "ATen/ops/zeros_like.h"
+
+namespace miniray::ml {
+namespace {
+
+// Fewer values than this are not worth a second thread.
+constexpr int64_t kGrain = int64_t{1} << 15;
+
+// float, so that eight fit a register.
+struct Coefficients {
+  float beta1;
+  float beta2;
+  float step_size;        // lr / (1 - beta1^t)
+  float denominator_inv;  // 1 / sqrt(1 - beta2^t)
+  float epsilon;
+};
+
+[[gnu::always_inline]] inline void Update(const Coefficients& c,
+                                          const float* __restrict gradient,
+                                          float* __restrict parameter,
+                                          float* __restrict moment1,
+                                          float* __restrict moment2,
+                                          int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i];
+    const float m = c.beta1 * moment1[i] + (1.0f - c.beta1) * g;
+    const float v = c.beta2 * moment2[i] + (1.0f - c.beta2) * g * g;
+    moment1[i] = m;
+    moment2[i] = v;
+    parameter[i] -=
+        c.step_size * m / (std::sqrt(v) * c.denominator_inv + c.epsilon);
+  }
+}
+
+using UpdateFunction = void (*)(const Coefficients&, const float*, float*,
+                                float*, float*, int64_t);
+
+void UpdatePortable(const Coefficients& c, const float* gradient,
+                    float* parameter, float* moment1, float* moment2,
+                    int64_t count) {
+  Update(c, gradient, parameter, moment1, moment2, count);
+}
+
+#ifdef __x86_64__
+[[gnu::target("avx2,fma")]] void UpdateAvx2(const Coefficients& c,
+                                            const float* gradient,
+                                            float* parameter, float* moment1,
+                                            float* moment2, int64_t count) {
+  Update(c, gradient, parameter, moment1, moment2, count);
+}
+#endif
+
+UpdateFunction ChooseUpdate() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return &UpdateAvx2;
+  }
+#endif
+  return &UpdatePortable;
+}
+
+}  // namespace
+
+FusedAdam::FusedAdam(std::vector<at::Tensor> parameters, const Options& options)
+    : options_(options) {
+  for (at::Tensor& parameter : parameters) {
+    TORCH_CHECK(parameter.scalar_type() == at::kFloat &&
+                    parameter.is_contiguous() && parameter.is_cpu(),
+                "FusedAdam needs contiguous float32 parameters on the CPU");
+    Slot slot;
+    slot.moment1 = at::zeros_like(parameter.detach());
+    slot.moment2 = at::zeros_like(parameter.detach());
+    slot.parameter = std::move(parameter);
+    slots_.push_back(std::move(slot));
+  }
+}
+
+void FusedAdam::Step() {
+  static const UpdateFunction update = ChooseUpdate();
+  for (Slot& slot : slots_) {
+    if (!slot.parameter.grad().defined()) continue;
+    const at::Tensor gradient = slot.parameter.grad().contiguous();
+    ++slot.steps;
+    const double t = static_cast<double>(slot.steps);
+    const Coefficients c = {
+        .beta1 = static_cast<float>(options_.beta1),
+        .beta2 = static_cast<float>(options_.beta2),
+        .step_size = static_cast<float>(options_.lr /
+                                        (1.0 - std::pow(options_.beta1, t))),
+        .denominator_inv = static_cast<float>(
+            1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t))),
+        .epsilon = static_cast<float>(options_.epsilon)};
+    const float* const g = gradient.data_ptr<float>();
+    float* const p = slot.parameter.data_ptr<float>();
+    float* const m = slot.moment1.data_ptr<float>();
+    float* const v = slot.moment2.data_ptr<float>();
+    at::parallel_for(
+        0, gradient.numel(), kGrain, [&](int64_t begin, int64_t end) {
+          update(c, g + begin, p + begin, m + begin, v + begin, end - begin);
+        });
+    slot.parameter.mutable_grad() = at::Tensor();
+  }
+}
+
+}  // namespace miniray::ml

@@ -1,0 +1,100 @@
+// A GAN in training: generator, discriminator, their optimizers and their
+// random numbers. Light to include: LibTorch's modules stay in gan.cc.
+//
+// Shape letters: as in architecture.h.
+
+#ifndef MINIRAY_ML_GAN_GAN_H_
+#define MINIRAY_ML_GAN_GAN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ml/gan/architecture.h"
+#include "runtime/tensor/tensor_codec.h"
+
+namespace miniray::ml {
+
+struct GanOptions {
+  ImageShape shape;
+  int64_t latent_dim = 100;
+  double lr = 2e-4;  // Adam's, for both networks; betas are 0.5 and 0.999.
+
+  // One-sided label smoothing: real images count as real to 1 minus this. 0 is
+  // plain binary cross-entropy.
+  // Source: Salimans et al., "Improved techniques for training GANs", 2016.
+  double label_smoothing = 0;
+
+  uint64_t weights_seed = 0;  // Gives the initial weights.
+  uint64_t noise_seed = 0;    // Gives noise and dropout masks.
+};
+
+// Not thread-safe. With the same options, calls and number of threads the
+// weights are the same bit by bit; nothing else in the process plays a part.
+//
+// Losses: binary cross-entropy on logits, the generator's in its non-saturating
+// form, -log D(G(z)). The discriminator's is the mean over the real and the
+// generated half, so that both are log 2 = 0.693 where it cannot tell them
+// apart.
+// Source: Goodfellow et al., "Generative adversarial nets", NeurIPS 2014.
+class Gan {
+ public:
+  // Errors: those of ValidateGanSizes; InvalidArgument for an lr that is not
+  // above 0 and finite, or a label_smoothing outside [0, 1).
+  static absl::StatusOr<std::unique_ptr<Gan>> Create(const GanOptions& options);
+
+  virtual ~Gan() = default;
+  Gan(const Gan&) = delete;
+  Gan& operator=(const Gan&) = delete;
+
+  // The two halves of a training step. The first generates as many images as it
+  // gets and updates the discriminator's weights; the second updates the
+  // generator's by what the new discriminator says about the same images. It
+  // goes through the discriminator's weights without computing their gradients.
+  //
+  // real: float32 [B, C, H, W] in [-1, 1], B >= 2.
+  // Throws c10::Error for another shape or dtype, or a GeneratorStep that does
+  // not follow a DiscriminatorStep.
+  virtual void DiscriminatorStep(const at::Tensor& real) = 0;
+  virtual void GeneratorStep() = 0;
+
+  void TrainStep(const at::Tensor& real) {
+    DiscriminatorStep(real);
+    GeneratorStep();
+  }
+
+  struct Losses {
+    double generator = 0;  // Means over the steps; 0 without steps.
+    double discriminator = 0;
+    int64_t steps = 0;  // Generator steps.
+  };
+
+  // Returns the losses since the last ResetLosses. They are summed up as
+  // tensors; only this call waits for them.
+  virtual Losses MeanLosses() const = 0;
+  virtual void ResetLosses() = 0;
+
+  // Parameters and buffers of one network in the order of GanTensors, or of
+  // both with "generator." and "discriminator." before the names. They share
+  // memory with the model: training goes on in them.
+  virtual NamedTensors NetworkWeights(GanNetwork network) const = 0;
+  NamedTensors Weights() const;
+
+  // Copies `weights`, named and ordered as Weights returns them, into the
+  // model; the optimizers' moments stay as they are.
+  //
+  // Errors: InvalidArgument that names the tensor that is missing, unknown or
+  // of another shape or type; the model is then unchanged.
+  virtual absl::Status SetWeights(const NamedTensors& weights) = 0;
+
+  virtual const GanOptions& options() const = 0;
+
+ protected:
+  Gan() = default;
+};
+
+}  // namespace miniray::ml
+
+#endif  // MINIRAY_ML_GAN_GAN_H_

@@ -1,0 +1,72 @@
+#include "ml/gan/gan_tensors.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ml/data/describe_tensor.h"
+
+namespace miniray::ml {
+namespace {
+
+std::string Prefix(GanNetwork network) {
+  return absl::StrCat(GanNetworkName(network), ".");
+}
+
+bool Matches(const TensorSpec& spec, const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided &&
+         tensor.scalar_type() == (spec.is_integer ? at::kLong : at::kFloat) &&
+         tensor.sizes() == at::IntArrayRef(spec.sizes);
+}
+
+}  // namespace
+
+NamedTensors WithNetworkPrefix(GanNetwork network, NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors) name.insert(0, Prefix(network));
+  return tensors;
+}
+
+NamedTensors SelectNetwork(GanNetwork network, const NamedTensors& tensors) {
+  const std::string prefix = Prefix(network);
+  NamedTensors selected;
+  for (const auto& [name, tensor] : tensors) {
+    if (absl::StartsWith(name, prefix)) {
+      selected.emplace_back(name.substr(prefix.size()), tensor);
+    }
+  }
+  return selected;
+}
+
+absl::Status CheckTensors(const std::vector<TensorSpec>& specs,
+                          const NamedTensors& tensors,
+                          absl::string_view whose) {
+  for (size_t i = 0; i < specs.size() && i < tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors[i];
+    if (name != specs[i].name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(whose, ": tensor ", i, " is '", name, "'; expected '",
+                       specs[i].name, "'"));
+    }
+    if (!Matches(specs[i], tensor)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(whose, ": ", name, " is ", DescribeTensor(tensor),
+                       "; expected ", specs[i].is_integer ? "Long" : "Float",
+                       " [", absl::StrJoin(specs[i].sizes, ", "), "]"));
+    }
+  }
+  if (tensors.size() < specs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        whose, ": ", specs[tensors.size()].name, " is missing; expected ",
+        specs.size(), " tensors, got ", tensors.size()));
+  }
+  if (tensors.size() > specs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        whose, ": '", tensors[specs.size()].first, "' is unknown; expected ",
+        specs.size(), " tensors, got ", tensors.size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace miniray::ml

@@ -1,0 +1,55 @@
+// Images from a trained generator.
+
+#ifndef MINIRAY_ML_GAN_IMAGE_GENERATOR_H_
+#define MINIRAY_ML_GAN_IMAGE_GENERATOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+#include "ml/gan/model_file.h"
+
+namespace miniray::ml {
+
+// Returns standard normal noise for images [first, first + count) of the
+// endless sequence that `seed` names: float32 [count, latent_dim]. Row i
+// depends on seed, first + i and latent_dim only.
+//
+// Each row comes from its own std::mt19937_64 by the Box-Muller transform.
+// Source: Box, Muller, "A note on the generation of random normal deviates",
+// 1958.
+at::Tensor GeneratorNoise(uint64_t seed, int64_t first, int64_t count,
+                          int64_t latent_dim);
+
+// Not thread-safe.
+class ImageGenerator {
+ public:
+  // model: a generator's. Errors: InvalidArgument if it is not, or if the
+  // weights do not fit its sizes.
+  static absl::StatusOr<std::unique_ptr<ImageGenerator>> Create(
+      const GanModel& model);
+
+  virtual ~ImageGenerator() = default;
+  ImageGenerator(const ImageGenerator&) = delete;
+  ImageGenerator& operator=(const ImageGenerator&) = delete;
+
+  // Returns images [first, first + count) of the sequence that `seed` names:
+  // float32 [count, C, H, W] in [-1, 1].
+  //
+  // An image is the same, bit by bit, whatever part of the sequence it is
+  // computed with: matrix products round differently for different numbers of
+  // rows, so the network always runs on whole blocks of kBlock images that
+  // begin at a multiple of it. For the same reason callers keep to one number
+  // of threads. REQUIRES: first >= 0, count >= 0.
+  virtual at::Tensor Generate(uint64_t seed, int64_t first, int64_t count) = 0;
+
+  static constexpr int64_t kBlock = 64;
+
+ protected:
+  ImageGenerator() = default;
+};
+
+}  // namespace miniray::ml
+
+#endif  // MINIRAY_ML_GAN_IMAGE_GENERATOR_H_

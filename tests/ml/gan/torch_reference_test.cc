@@ -1,0 +1,251 @@
+// Compares our networks, optimizer and files with LibTorch's own. The only test
+// of this folder that includes torch/torch.h.
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/CPUGeneratorImpl.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ml/gan/fused_adam.h"
+#include "ml/gan/model_file.h"
+#include "ml/gan/networks.h"
+#include "tests/ml/gan/gan_testutil.h"
+#include "torch/torch.h"
+
+namespace miniray::ml {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr ImageShape kCifar10 = {3, 32, 32};
+
+at::Generator Random(uint64_t seed) {
+  return at::make_generator<at::CPUGeneratorImpl>(seed);
+}
+
+void ExpectSameTensors(const std::vector<TensorSpec>& specs,
+                       const torch::nn::Module& module) {
+  auto parameters = module.named_parameters();
+  auto buffers = module.named_buffers();
+  EXPECT_EQ(parameters.size() + buffers.size(), specs.size());
+  for (const TensorSpec& spec : specs) {
+    torch::Tensor* tensor =
+        spec.is_buffer ? buffers.find(spec.name) : parameters.find(spec.name);
+    ASSERT_NE(tensor, nullptr) << spec.name;
+    EXPECT_EQ(tensor->sizes(), at::IntArrayRef(spec.sizes)) << spec.name;
+    EXPECT_EQ(tensor->scalar_type(), spec.is_integer ? at::kLong : at::kFloat);
+  }
+}
+
+TEST(NetworksTest, ModulesHaveTheTensorsOfTheArchitecture) {
+  Generator generator(100, kCifar10, Random(1));
+  Discriminator discriminator(kCifar10, Random(1), Random(2));
+  ExpectSameTensors(GanTensors(GanNetwork::kGenerator, 100, kCifar10),
+                    *generator);
+  ExpectSameTensors(GanTensors(GanNetwork::kDiscriminator, 100, kCifar10),
+                    *discriminator);
+}
+
+TEST(NetworksTest, GeneratorMapsNoiseToImages) {
+  Generator generator(100, kCifar10, Random(1));
+  const torch::Tensor images = generator->forward(torch::randn({4, 100}));
+  EXPECT_EQ(images.sizes(), at::IntArrayRef({4, 3, 32, 32}));
+  EXPECT_LE(images.abs().max().item<float>(), 1.0f);
+  EXPECT_THROW(generator->forward(torch::randn({4, 99})), c10::Error);
+}
+
+TEST(NetworksTest, GeneratorLayersStandInTheOrderOfTheTable) {
+  Generator generator(8, kSmallShape, Random(1));
+  auto p = generator->named_parameters();
+  const torch::Tensor noise = torch::randn({6, 8});
+  torch::Tensor x = noise;
+  for (const char* layer : {"0", "3", "6"}) {
+    const std::string linear = std::string("layers.") + layer;
+    const std::string norm = "layers." + std::to_string(std::stoi(layer) + 2);
+    x = torch::relu(
+        torch::linear(x, p[linear + ".weight"], p[linear + ".bias"]));
+    x = torch::batch_norm(x, p[norm + ".weight"], p[norm + ".bias"], {}, {},
+                          /*training=*/true, 0.1, 1e-5, false);
+  }
+  x = torch::tanh(torch::linear(x, p["layers.9.weight"], p["layers.9.bias"]));
+  EXPECT_TRUE(
+      torch::allclose(generator->forward(noise).flatten(1), x, 1e-4, 1e-5));
+}
+
+TEST(NetworksTest, DiscriminatorLayersStandInTheOrderOfTheTable) {
+  Discriminator discriminator(kSmallShape, Random(1), Random(2));
+  discriminator->eval();
+  auto p = discriminator->named_parameters();
+  const torch::Tensor images = torch::rand({6, 1, 8, 8}) * 2 - 1;
+  torch::Tensor x = images.flatten(1);
+  for (const std::string layer : {"layers.0", "layers.3", "layers.6"}) {
+    x = torch::leaky_relu(
+        torch::linear(x, p[layer + ".weight"], p[layer + ".bias"]), 0.2);
+  }
+  x = torch::linear(x, p["layers.9.weight"], p["layers.9.bias"]);
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({6, 1}));
+  EXPECT_TRUE(torch::allclose(discriminator->Logits(images), x));
+  EXPECT_TRUE(torch::allclose(discriminator->forward(images), x.sigmoid()));
+}
+
+TEST(NetworksTest, InitialWeightsAreTorchsDistribution) {
+  Discriminator discriminator(kCifar10, Random(1), Random(2));
+  torch::nn::Linear reference(3072, 1024);
+  const torch::Tensor weight =
+      discriminator->named_parameters()["layers.0.weight"];
+  EXPECT_LE(weight.abs().max().item<double>(), 1 / std::sqrt(3072.0));
+  EXPECT_NEAR(weight.std().item<double>(),
+              reference->weight.std().item<double>(), 1e-5);
+  EXPECT_NEAR(weight.mean().item<double>(), 0, 1e-4);
+}
+
+TEST(SeededDropoutTest, DropsThreeTenthsAndKeepsTheMean) {
+  SeededDropout dropout(0.3, Random(1));
+  const torch::Tensor x = torch::ones({1000, 1001}, torch::requires_grad());
+  const torch::Tensor y = dropout->forward(x);
+  EXPECT_NEAR((y == 0).to(torch::kDouble).mean().item<double>(), 0.3, 0.003);
+  EXPECT_NEAR(y.mean().item<double>(), 1, 0.003);
+  const torch::Tensor kept = y.detach().masked_select(y != 0);
+  EXPECT_NEAR(kept.min().item<float>(), 1 / 0.7, 1e-4);
+  EXPECT_EQ(kept.min().item<float>(), kept.max().item<float>());
+
+  // The gradient goes through the same mask.
+  y.sum().backward();
+  EXPECT_TRUE(x.grad().equal(y));
+  // Each call has a mask of its own, in which columns are not alike.
+  EXPECT_FALSE(dropout->forward(x).equal(y));
+  const torch::Tensor columns = (y != 0).to(torch::kDouble).mean(0);
+  EXPECT_NEAR(columns.min().item<double>(), 0.7, 0.1);
+  EXPECT_NEAR(columns.max().item<double>(), 0.7, 0.1);
+
+  dropout->eval();
+  EXPECT_TRUE(dropout->forward(x).equal(x));
+}
+
+TEST(FusedAdamTest, EqualsTorchsAdam) {
+  // Sizes that are no multiple of a register's eight floats.
+  std::vector<torch::Tensor> ours, theirs;
+  for (const int64_t size : {1, 7, 1000, 70001}) {
+    const torch::Tensor start = torch::randn({size});
+    ours.push_back(start.clone().requires_grad_());
+    theirs.push_back(start.clone().requires_grad_());
+  }
+  FusedAdam adam(ours, {.lr = 1e-2, .beta1 = 0.5, .beta2 = 0.999});
+  torch::optim::Adam reference(
+      theirs, torch::optim::AdamOptions(1e-2).betas({0.5, 0.999}));
+  for (int step = 0; step < 20; ++step) {
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const torch::Tensor gradient =
+          torch::randn_like(ours[i]) * (i == 3 ? 1e-4 : 1.0);
+      ours[i].mutable_grad() = gradient.clone();
+      theirs[i].mutable_grad() = gradient.clone();
+    }
+    adam.Step();
+    reference.step();
+  }
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-4, 1e-5)) << i;
+    EXPECT_FALSE(ours[i].grad().defined());
+  }
+}
+
+TEST(FusedAdamTest, LeavesParametersWithoutGradientAlone) {
+  const torch::Tensor parameter = torch::ones({3}).requires_grad_();
+  FusedAdam adam({parameter}, {});
+  adam.Step();
+  EXPECT_TRUE(parameter.equal(torch::ones({3})));
+  EXPECT_THROW(FusedAdam({torch::ones({3}, torch::kDouble)}, {}), c10::Error);
+}
+
+TEST(ModelFileTest, LibTorchReadsOurFiles) {
+  const GanModel model = SmallGenerator();
+  std::istringstream bytes(*SerializeGanModel(model));
+  torch::serialize::InputArchive archive;
+  archive.load_from(bytes);
+  torch::serialize::InputArchive module;
+  archive.read("generator", module);
+  Generator generator(16, kSmallShape, Random(99));
+  generator->load(module);
+  auto parameters = generator->named_parameters();
+  EXPECT_TRUE(parameters["layers.9.weight"].equal(
+      model.weights[model.weights.size() - 2].second));
+}
+
+std::string Bytes(torch::serialize::OutputArchive& archive) {
+  std::ostringstream bytes;
+  archive.save_to(bytes);
+  return std::move(bytes).str();
+}
+
+void ExpectRefused(const std::string& bytes, const std::string& why) {
+  const absl::Status status =
+      ParseGanModel(bytes, GanNetwork::kGenerator, "g.pt").status();
+  const std::string message(status.message());
+  EXPECT_THAT(message, HasSubstr("g.pt: not a generator that `train` saved"));
+  EXPECT_THAT(message, HasSubstr(why));
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
+}
+
+TEST(ModelFileTest, RefusesArchivesOfSomethingElse) {
+  torch::nn::Linear linear(3, 4);
+  torch::serialize::OutputArchive module;
+  linear->save(module);
+  ExpectRefused(Bytes(module), "it holds something else");
+
+  torch::serialize::OutputArchive number;
+  number.write("format", c10::IValue(5));
+  ExpectRefused(Bytes(number), "it holds something else");
+
+  std::ostringstream tensor;
+  torch::save(torch::ones({3}), tensor);
+  ExpectRefused(tensor.str(), "it holds something else");
+}
+
+// What an archive says about itself; by default, the truth.
+struct Metadata {
+  int64_t version = 1;
+  int64_t latent_dim = 16;
+  std::vector<int64_t> shape = {1, 8, 8};
+  bool module = true;
+};
+
+std::string ArchiveWith(const Metadata& metadata) {
+  torch::serialize::OutputArchive archive;
+  archive.write("format", c10::IValue("miniray.gan.generator"));
+  archive.write("version", c10::IValue(metadata.version));
+  archive.write("latent_dim", c10::IValue(metadata.latent_dim));
+  archive.write("image_shape", c10::IValue(metadata.shape));
+  if (metadata.module) {
+    Generator generator(16, kSmallShape, Random(1));
+    torch::serialize::OutputArchive module(archive.compilation_unit());
+    generator->save(module);
+    archive.write("generator", module);
+  }
+  return Bytes(archive);
+}
+
+TEST(ModelFileTest, ChecksWhatAnArchiveSaysAboutItself) {
+  EXPECT_EQ(
+      ParseGanModel(ArchiveWith({}), GanNetwork::kGenerator, "g.pt").status(),
+      absl::OkStatus());
+  ExpectRefused(ArchiveWith({.version = 2}), "its version is 2");
+  ExpectRefused(ArchiveWith({.version = 0}), "it has no version");
+  ExpectRefused(ArchiveWith({.latent_dim = 17}),
+                "layers.0.weight is Float [256, 16]; expected Float [256, 17]");
+  ExpectRefused(ArchiveWith({.latent_dim = -1}), "latent_dim is -1");
+  ExpectRefused(ArchiveWith({.latent_dim = int64_t{1} << 60}), "latent_dim");
+  ExpectRefused(ArchiveWith({.shape = {1, 8}}), "image_shape is missing");
+  ExpectRefused(ArchiveWith({.shape = {3, 8, 8}}),
+                "layers.9.weight is Float [64, 1024]");
+  ExpectRefused(ArchiveWith({.shape = {3, int64_t{1} << 40, 8}}),
+                "images are 3x1099511627776x8");
+  ExpectRefused(ArchiveWith({.module = false}), "it has no module 'generator'");
+}
+
+}  // namespace
+}  // namespace miniray::ml
