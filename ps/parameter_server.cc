@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "glog/logging.h"
+#include "ps/await_calls.h"
 #include "ps/encoded_weights.h"
 #include "runtime/base/status_macros.h"
 
@@ -19,40 +18,6 @@ constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
 
 double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
-}
-
-std::string WorkerName(size_t index, const AnyActorHandle& worker) {
-  return absl::StrCat("worker ", index, " (", worker.ToString(), ")");
-}
-
-// Waits until all calls are done, in the order in which they finish, and gives
-// each index to `handle`; returns its first error at once.
-template <class T, class Handler>
-absl::Status ForEachDone(const std::vector<ObjectRef<T>>& refs,
-                         const std::vector<AnyActorHandle>& workers,
-                         absl::string_view doing, Handler handle) {
-  std::vector<bool> handled(refs.size());
-  size_t num_handled = 0;
-  while (num_handled < refs.size()) {
-    const std::vector<size_t> ready =
-        Wait(refs, num_handled + 1, kReminderPeriod);
-    if (ready.size() == num_handled) {
-      std::vector<std::string> missing;
-      for (size_t i = 0; i < refs.size(); ++i) {
-        if (!handled[i] && !refs[i].ready())
-          missing.push_back(WorkerName(i, workers[i]));
-      }
-      LOG(WARNING) << doing << ": still waiting for "
-                   << absl::StrJoin(missing, ", ");
-    }
-    for (const size_t i : ready) {
-      if (handled[i]) continue;
-      handled[i] = true;
-      ++num_handled;
-      MR_RETURN_IF_ERROR(handle(i));
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) {
@@ -122,20 +87,23 @@ absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
 absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
     const std::vector<AnyActorHandle>& workers) {
   std::vector<ObjectRef<NamedTensors>> refs;
-  refs.reserve(workers.size());
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
   for (const AnyActorHandle& worker : workers) {
     refs.push_back(worker.CallByName<NamedTensors>("GetWeights"));
+    calls.push_back(refs.back().state());
   }
   std::vector<Contribution> contributions(workers.size());
-  MR_RETURN_IF_ERROR(ForEachDone(refs, workers, "pull", [&](size_t i) {
-    const std::string who = WorkerName(i, workers[i]);
-    absl::StatusOr<NamedTensors> weights = refs[i].Get();
-    refs[i] = {};  // The bytes that it arrived in are not needed any more.
-    if (!weights.ok()) return Annotate(weights.status(), who);
-    contributions[i].worker_id = static_cast<int>(i);
-    contributions[i].tensors = *std::move(weights);
-    return CheckValues(contributions[i].tensors, who);
-  }));
+  MR_RETURN_IF_ERROR(AwaitCalls(
+      calls, workers, "pull of weights", kReminderPeriod, [&](size_t i) {
+        const std::string who = WorkerName(i, workers[i]);
+        absl::StatusOr<NamedTensors> weights = refs[i].Get();
+        refs[i] = {};  // The bytes that they came in are not needed any more.
+        calls[i] = nullptr;
+        if (!weights.ok()) return Annotate(weights.status(), who);
+        contributions[i].worker_id = static_cast<int>(i);
+        contributions[i].tensors = *std::move(weights);
+        return CheckValues(contributions[i].tensors, who);
+      }));
   const ModelLayout first = ModelLayout::Of(contributions.front().tensors);
   for (size_t i = 0; i < workers.size(); ++i) {
     Contribution& contribution = contributions[i];
@@ -177,22 +145,23 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers) {
   MR_ASSIGN_OR_RETURN(const EncodedWeights encoded,
                       EncodedWeights::Of(weights_));
   std::vector<ObjectRef<void>> refs;
-  refs.reserve(workers.size());
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
   for (const AnyActorHandle& worker : workers) {
     refs.push_back(worker.CallByName<void>("SetWeights", encoded));
+    calls.push_back(refs.back().state());
   }
   const int64_t bytes = TotalBytes(weights_);
   // All are waited for, so that a caller who goes on despite an error meets
   // workers that are done with the push.
   absl::Status first_error;
-  absl::Status status = ForEachDone(refs, workers, "push", [&](size_t i) {
-    absl::Status pushed = refs[i].Get();
-    if (pushed.ok()) stats_.bytes_pushed += bytes;
-    first_error.Update(Annotate(pushed, WorkerName(i, workers[i])));
-    return absl::OkStatus();
-  });
+  MR_RETURN_IF_ERROR(AwaitCalls(
+      calls, workers, "push of weights", kReminderPeriod, [&](size_t i) {
+        const absl::Status pushed = refs[i].Get();
+        if (pushed.ok()) stats_.bytes_pushed += bytes;
+        first_error.Update(Annotate(pushed, WorkerName(i, workers[i])));
+        return absl::OkStatus();
+      }));
   stats_.seconds_push += SecondsSince(start);
-  first_error.Update(status);
   return first_error;
 }
 

@@ -108,7 +108,7 @@ TEST(StrategyRegistryTest, ChecksBoundsAndTypes) {
 }
 
 TEST(StrategyRegistryTest, MomentumIsInZeroToOneWithoutOne) {
-  for (const OptionValue bad :
+  for (const OptionValue& bad :
        {OptionValue(1.7), OptionValue(1.0), OptionValue(int64_t{1}),
         OptionValue(-0.1), OptionValue(true), OptionValue("0.9")}) {
     StrategyOptions options;

@@ -1,0 +1,42 @@
+#include "ps/await_calls.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "glog/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+
+std::string WorkerName(size_t index, const AnyActorHandle& worker) {
+  return absl::StrCat("worker ", index, " (", worker.ToString(), ")");
+}
+
+absl::Status AwaitCalls(
+    const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
+    const std::vector<AnyActorHandle>& workers, absl::string_view doing,
+    absl::Duration reminder_period,
+    absl::FunctionRef<absl::Status(size_t)> on_done) {
+  std::vector<bool> handled(calls.size());
+  size_t num_handled = 0;
+  while (num_handled < calls.size()) {
+    const std::vector<size_t> ready = miniray::internal::WaitForCalls(
+        calls, num_handled + 1, reminder_period);
+    if (ready.size() == num_handled) {
+      std::vector<std::string> missing;
+      for (size_t i = 0; i < calls.size(); ++i) {
+        if (!handled[i]) missing.push_back(WorkerName(i, workers[i]));
+      }
+      LOG(INFO) << doing << ": still waiting for "
+                << absl::StrJoin(missing, ", ");
+    }
+    for (const size_t i : ready) {
+      if (handled[i]) continue;
+      handled[i] = true;
+      ++num_handled;
+      MR_RETURN_IF_ERROR(on_done(i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace miniray::ps

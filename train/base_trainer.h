@@ -1,0 +1,107 @@
+// BaseTrainer: a trainer whose epochs are wholly the user's own.
+//
+//   class CustomTrainer : public train::BaseTrainer<CustomWorker> {
+//    public:
+//     using BaseTrainer::BaseTrainer;
+//
+//    protected:
+//     absl::StatusOr<ActorHandle<CustomWorker>> CreateWorker(
+//         int worker_id, const train::Config& config) override {
+//       return cluster().CreateActor<CustomWorker>(WorkerOptions(worker_id),
+//                                                  worker_id);
+//     }
+//     absl::StatusOr<train::EpochResult> TrainEpoch(int epoch) override {
+//       MR_ASSIGN_OR_RETURN(std::vector<double> scores,
+//                           CallWorkers<&CustomWorker::Play>(epoch));
+//       return train::EpochResult{
+//           .metrics = {{"best", *std::max_element(scores.begin(),
+//                                                  scores.end())}}};
+//     }
+//   };
+
+#ifndef MINIRAY_TRAIN_BASE_TRAINER_H_
+#define MINIRAY_TRAIN_BASE_TRAINER_H_
+
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "train/trainer_base.h"
+#include "train/worker_contract.h"
+
+namespace miniray::train {
+
+// See TrainerBase for what it does and for the hooks.
+template <class Worker>
+class BaseTrainer : public TrainerBase {
+ public:
+  using TrainerBase::TrainerBase;
+
+  // By worker_id; empty before Train and after Shutdown.
+  const std::vector<ActorHandle<Worker>>& workers() const { return workers_; }
+
+  void Shutdown() override {
+    workers_.clear();
+    TrainerBase::Shutdown();
+  }
+
+ protected:
+  // Creates one worker: cluster().CreateActor<Worker>(WorkerOptions(worker_id),
+  // constructor arguments...).
+  //
+  // worker_id: from 0 to num_workers() - 1.  config: as given to Train.
+  virtual absl::StatusOr<ActorHandle<Worker>> CreateWorker(
+      int worker_id, const Config& config) = 0;
+
+  // Calls the TrainEpoch of all workers and averages what they report.
+  absl::StatusOr<EpochResult> TrainEpoch(int epoch) override {
+    if constexpr (internal::HasTrainEpoch<Worker>) {
+      return RunAndAverage(epoch);
+    } else {
+      return absl::UnimplementedError(
+          "the worker class has no `train::Metrics TrainEpoch(int epoch)`, and "
+          "the trainer does not override TrainEpoch");
+    }
+  }
+
+  // Calls a method of all workers with the same arguments and returns the
+  // results by worker (only a status if the method returns nothing).
+  // Errors: of the first worker that fails, as soon as it does.
+  template <auto Method, class... Args>
+  auto CallWorkers(const Args&... args) {
+    using T = internal::ResultOf<Method>;
+    using AllResults =
+        std::conditional_t<std::is_void_v<T>, absl::Status,
+                           absl::StatusOr<std::vector<
+                               std::conditional_t<std::is_void_v<T>, int, T>>>>;
+    std::vector<ObjectRef<T>> refs;
+    std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+    for (const ActorHandle<Worker>& worker : workers_) {
+      refs.push_back(worker.template Call<Method>(args...));
+      calls.push_back(refs.back().state());
+    }
+    const absl::Status status =
+        AwaitWorkers(calls, MinirayActor(static_cast<const Worker*>(nullptr))
+                                .template Name<Method>());
+    if (!status.ok()) return AllResults(status);
+    return AllResults(GetAll(refs));
+  }
+
+ private:
+  absl::StatusOr<AnyActorHandle> MakeWorker(int worker_id,
+                                            const Config& config) final {
+    absl::StatusOr<ActorHandle<Worker>> worker =
+        CreateWorker(worker_id, config);
+    if (!worker.ok()) return worker.status();
+    workers_.push_back(*worker);
+    return *std::move(worker);
+  }
+
+  std::vector<ActorHandle<Worker>> workers_;
+};
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_BASE_TRAINER_H_

@@ -1,0 +1,35 @@
+// Numbers that workers report for an epoch, and their mean.
+
+#ifndef MINIRAY_TRAIN_METRICS_H_
+#define MINIRAY_TRAIN_METRICS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace miniray::train {
+
+// By name, e.g. {"loss", 0.3}.
+using Metrics = std::map<std::string, double>;
+
+// The metric that says how many samples a worker's other metrics stand for.
+inline constexpr char kSamplesMetric[] = "samples";
+
+// Returns the metrics of all workers as one.
+//
+// Each metric is the mean over the workers that report it: weighted by
+// "samples" if every worker reports that, plain otherwise. "samples" itself is
+// the sum. A metric that is NaN for one worker is NaN.
+//
+// Errors: INVALID_ARGUMENT, a worker reports "samples" below zero, infinite or
+// NaN.
+absl::StatusOr<Metrics> AverageMetrics(const std::vector<Metrics>& per_worker);
+
+// "d_loss=0.693 g_loss=0.71", for people.
+std::string MetricsText(const Metrics& metrics);
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_METRICS_H_

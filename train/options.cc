@@ -1,0 +1,32 @@
+#include "train/options.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace miniray::train {
+
+absl::Status Validate(const TrainerOptions& options) {
+  if (options.num_workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_workers must be at least 1, got ", options.num_workers));
+  }
+  if (options.sync_interval < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync_interval must be at least 1 epoch, got ", options.sync_interval));
+  }
+  if (options.start_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("start_timeout must be above 0, got ",
+                     absl::FormatDuration(options.start_timeout)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const RunOptions& options) {
+  if (options.epochs < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epochs must not be negative, got ", options.epochs));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace miniray::train

@@ -1,0 +1,73 @@
+// What a trainer is told and what it tells.
+
+#ifndef MINIRAY_TRAIN_OPTIONS_H_
+#define MINIRAY_TRAIN_OPTIONS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "ps/parameter_server.h"
+#include "runtime/api/miniray.h"
+#include "train/metrics.h"
+
+namespace miniray::train {
+
+// Settings by name, from Train to CreateWorker (and LoadDataShard, where it
+// takes them):  MR_ASSIGN_OR_RETURN(double lr, config.GetDouble("lr", 0.01));
+using Config = ps::OptionMap;
+
+// How a trainer works; fixed for its life.
+struct TrainerOptions {
+  int num_workers = 4;
+  // Of each worker. More than the cluster has free: Train waits, up to
+  // start_timeout.
+  ResourceOptions worker_resources = {.cpu = 1};
+  // Restarted workers have lost their training state, so a death ends Train.
+  absl::Duration start_timeout = absl::Seconds(60);
+  // The cluster to use; without one, the trainer connects with
+  // Cluster::Connect() and leaves again when it shuts down.
+  std::optional<Cluster> cluster;
+
+  // DataParallelTrainer only:
+  // Epochs from one synchronisation to the next. Larger is cheaper, and lets
+  // the workers' models drift further apart.
+  int sync_interval = 1;
+  std::string sync_strategy = "average";  // See ps/strategies/.
+  ps::StrategyOptions strategy_options;
+};
+
+// One call of Train.
+struct RunOptions {
+  int epochs = 1;
+  Config config;
+};
+
+struct EpochResult {
+  int epoch = 0;
+  Metrics metrics;                  // Of all workers; see AverageMetrics.
+  std::vector<Metrics> per_worker;  // By worker, as they reported them.
+  double seconds = 0;               // Synchronisation included.
+  bool synced = false;              // Synchronised in or after this epoch.
+  ps::SyncResult sync;              // If synced.
+};
+
+struct Result {
+  std::vector<EpochResult> history;  // By epoch.
+  double seconds = 0;                // From OnTrainStart to OnTrainEnd.
+
+  // Metrics of the last epoch; empty if there was none.
+  Metrics metrics() const {
+    return history.empty() ? Metrics() : history.back().metrics;
+  }
+};
+
+// INVALID_ARGUMENT with the field and what it may be.
+absl::Status Validate(const TrainerOptions& options);
+absl::Status Validate(const RunOptions& options);
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_OPTIONS_H_

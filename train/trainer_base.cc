@@ -1,0 +1,187 @@
+#include "train/trainer_base.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "glog/logging.h"
+#include "ps/await_calls.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
+#include "train/wait_for_start.h"
+
+namespace miniray::train {
+namespace {
+
+constexpr absl::Duration kReminderPeriod = absl::Minutes(5);
+
+double SecondsSince(absl::Time start) {
+  return absl::ToDoubleSeconds(absl::Now() - start);
+}
+
+}  // namespace
+
+TrainerBase::TrainerBase(TrainerOptions options)
+    : options_(std::move(options)), cluster_(options_.cluster) {}
+
+TrainerBase::~TrainerBase() { TrainerBase::Shutdown(); }
+
+absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
+  if (started_) {
+    return absl::FailedPreconditionError(
+        "this trainer has trained already; call Shutdown() to end its workers "
+        "and train anew, or make another trainer");
+  }
+  MR_RETURN_IF_ERROR(Validate(options_));
+  MR_RETURN_IF_ERROR(Validate(run));
+  MR_RETURN_IF_ERROR(CheckSetup());
+  started_ = true;
+  stop_requested_ = false;
+  needs_sync_ = false;
+  current_epoch_ = 0;
+  run_ = run;
+  run_id_ = NewId("train");
+  absl::StatusOr<Result> result = Run();
+  if (!result.ok()) Shutdown();
+  return result;
+}
+
+absl::StatusOr<Result> TrainerBase::Run() {
+  if (!cluster_.has_value()) {
+    MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect());
+  }
+  MR_RETURN_IF_ERROR(BeforeWorkers());
+  MR_RETURN_IF_ERROR(StartWorkers());
+  MR_RETURN_IF_ERROR(AfterWorkers());
+
+  const absl::Time start = absl::Now();
+  Result result;
+  OnTrainStart();
+  for (int epoch = 0; epoch < run_.epochs && !stop_requested_; ++epoch) {
+    absl::StatusOr<EpochResult> trained = RunEpoch(epoch);
+    if (!trained.ok()) {
+      return Annotate(trained.status(), EpochName(epoch));
+    }
+    result.history.push_back(*std::move(trained));
+    OnEpochEnd(epoch, result.history.back());
+  }
+  if (!result.history.empty()) {
+    // A stop asked for in OnEpochEnd makes an epoch the last one afterwards.
+    EpochResult& last = result.history.back();
+    MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
+                                EpochName(last.epoch)));
+  }
+  result.seconds = SecondsSince(start);
+  OnTrainEnd(result);
+  return result;
+}
+
+// For people, who count from 1.
+std::string TrainerBase::EpochName(int epoch) const {
+  return absl::StrCat("epoch ", epoch + 1, "/", run_.epochs);
+}
+
+absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
+  const absl::Time start = absl::Now();
+  current_epoch_ = epoch;
+  OnEpochStart(epoch);
+  MarkTrained();
+  MR_ASSIGN_OR_RETURN(EpochResult result, TrainEpoch(epoch));
+  result.epoch = epoch;
+  const bool last = epoch + 1 == run_.epochs || stop_requested_;
+  MR_RETURN_IF_ERROR(Synchronize(epoch, last, &result));
+  result.seconds = SecondsSince(start);
+  return result;
+}
+
+absl::Status TrainerBase::StartWorkers() {
+  std::vector<std::pair<std::string, AnyActorHandle>> named;
+  for (int id = 0; id < options_.num_workers; ++id) {
+    absl::StatusOr<AnyActorHandle> worker = MakeWorker(id, run_.config);
+    if (!worker.ok()) {
+      return Annotate(worker.status(),
+                      absl::StrCat("worker ", id, ": CreateWorker"));
+    }
+    if (worker->empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "worker ", id, ": CreateWorker returned an empty handle"));
+    }
+    workers_.push_back(*worker);
+    named.emplace_back(ps::WorkerName(id, *worker), *worker);
+  }
+  return WaitForStart(named, options_.start_timeout);
+}
+
+void TrainerBase::Shutdown() {
+  for (const AnyActorHandle& worker : workers_) {
+    const absl::Status status = worker.Kill();
+    if (!status.ok()) {
+      VLOG(1) << "killing " << worker.ToString() << ": " << status;
+    }
+  }
+  workers_.clear();
+  if (!options_.cluster.has_value() && cluster_.has_value()) {
+    cluster_->Shutdown();
+    cluster_.reset();
+  }
+  started_ = false;
+}
+
+absl::StatusOr<std::vector<Metrics>> TrainerBase::RunWorkers(int epoch) {
+  MarkTrained();
+  std::vector<ObjectRef<Metrics>> refs;
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+  for (const AnyActorHandle& worker : workers_) {
+    refs.push_back(worker.CallByName<Metrics>("TrainEpoch", epoch));
+    calls.push_back(refs.back().state());
+  }
+  MR_RETURN_IF_ERROR(AwaitWorkers(calls, "TrainEpoch"));
+  return GetAll(refs);
+}
+
+absl::StatusOr<EpochResult> TrainerBase::RunAndAverage(int epoch) {
+  EpochResult result;
+  MR_ASSIGN_OR_RETURN(result.per_worker, RunWorkers(epoch));
+  MR_ASSIGN_OR_RETURN(result.metrics, AverageMetrics(result.per_worker));
+  return result;
+}
+
+absl::Status TrainerBase::AwaitWorkers(
+    const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
+    absl::string_view method) const {
+  return ps::AwaitCalls(
+      calls, workers_, method, kReminderPeriod, [&](size_t i) {
+        return Annotate(
+            calls[i]->Wait(absl::ZeroDuration()).status(),
+            absl::StrCat(ps::WorkerName(i, workers_[i]), ": ", method));
+      });
+}
+
+void TrainerBase::OnEpochEnd(int epoch, const EpochResult& result) {
+  LOG(INFO) << EpochName(epoch) << ": " << MetricsText(result.metrics)
+            << absl::StrFormat(" (%.2f s%s)", result.seconds,
+                               result.synced ? ", synchronised" : "");
+}
+
+const Cluster& TrainerBase::cluster() const {
+  CHECK(cluster_.has_value())
+      << "a trainer that connects itself has no cluster before Train";
+  return *cluster_;
+}
+
+ActorOptions TrainerBase::WorkerOptions(int worker_id) const {
+  ActorOptions options = HelperOptions(absl::StrCat("worker-", worker_id));
+  options.resources = options_.worker_resources;
+  return options;
+}
+
+ActorOptions TrainerBase::HelperOptions(absl::string_view name) const {
+  ActorOptions options;
+  options.name = std::string(name);
+  options.actor_namespace = run_id_;
+  options.resources.cpu = 0;
+  return options;
+}
+
+}  // namespace miniray::train

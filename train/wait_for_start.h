@@ -1,0 +1,27 @@
+// Waits until actors have started.
+
+#ifndef MINIRAY_TRAIN_WAIT_FOR_START_H_
+#define MINIRAY_TRAIN_WAIT_FOR_START_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/api/miniray.h"
+
+namespace miniray::train {
+
+// Blocks until all are ready; says once in the log, after 5 s, what it waits
+// for. The string names the actor in messages.
+//
+// Errors: of the first actor found dead, at once. DEADLINE_EXCEEDED after
+// `timeout`, with how many started and what the next one waits for.
+absl::Status WaitForStart(
+    const std::vector<std::pair<std::string, AnyActorHandle>>& actors,
+    absl::Duration timeout);
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_WAIT_FOR_START_H_

@@ -1,0 +1,110 @@
+#include "train/weight_sync.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+#include "runtime/base/status_macros.h"
+#include "train/wait_for_start.h"
+
+namespace miniray::train {
+
+WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
+                       int num_workers)
+    : strategy_(std::move(strategy)),
+      options_(std::move(options)),
+      num_workers_(num_workers) {}
+
+WeightSync::~WeightSync() { Stop(); }
+
+absl::Status WeightSync::Check() const {
+  return Annotate(
+      ps::StrategyRegistry::Get().Create(strategy_, options_).status(),
+      "sync_strategy");
+}
+
+absl::Status WeightSync::Start(const Cluster& cluster,
+                               const ActorOptions& options,
+                               absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(server_, ps::CreateParameterServer(cluster, strategy_,
+                                                         options_, options));
+  MR_RETURN_IF_ERROR(
+      WaitForStart({{"the parameter server", server_}}, timeout));
+  for (const auto& [worker_id, weight] : weights_) {
+    MR_RETURN_IF_ERROR(
+        server_.Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
+            .Get());
+  }
+  return absl::OkStatus();
+}
+
+void WeightSync::Stop() {
+  if (server_.empty()) return;
+  const absl::Status status = server_.Kill();
+  if (!status.ok()) VLOG(1) << "killing the parameter server: " << status;
+  server_ = {};
+}
+
+absl::Status WeightSync::SetWorkerWeight(int worker_id, double weight) {
+  MR_RETURN_IF_ERROR(ps::CheckWorkerWeight(worker_id, weight));
+  if (worker_id >= num_workers_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker_id must be below num_workers, ", num_workers_,
+                     "; got ", worker_id));
+  }
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
+                      ps::StrategyRegistry::Get().Create(strategy_, options_));
+  if (!strategy->UsesWorkerWeights()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sync_strategy '", strategy_,
+                     "' has no use for the weights of workers; 'weighted' "
+                     "has"));
+  }
+  weights_[worker_id] = weight;
+  if (server_.empty()) return absl::OkStatus();
+  return server_.Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
+      .Get();
+}
+
+absl::StatusOr<ps::SyncResult> WeightSync::Sync(
+    const std::vector<AnyActorHandle>& workers) const {
+  MR_RETURN_IF_ERROR(CheckStarted());
+  return server_.Call<&ps::ParameterServer::SyncFromWorkers>(workers).Get();
+}
+
+absl::StatusOr<ps::SyncStats> WeightSync::Stats() const {
+  MR_RETURN_IF_ERROR(CheckStarted());
+  return server_.Call<&ps::ParameterServer::GetStats>().Get();
+}
+
+absl::StatusOr<NamedTensors> WeightSync::PullWeights() const {
+  MR_RETURN_IF_ERROR(CheckStarted());
+  return server_.Call<&ps::ParameterServer::PullWeights>().Get();
+}
+
+absl::Status WeightSync::CheckStarted() const {
+  if (!server_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "there is no parameter server before Train, nor after Shutdown");
+}
+
+std::vector<std::shared_ptr<miniray::internal::CallState>> CallLoadDataShard(
+    const std::vector<AnyActorHandle>& workers, internal::ShardCall form,
+    const Config& config) {
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+  if (form == internal::ShardCall::kNone) return calls;
+  const int num_shards = static_cast<int>(workers.size());
+  for (int shard = 0; shard < num_shards; ++shard) {
+    const AnyActorHandle& worker = workers[shard];
+    const ObjectRef<void> call =
+        form == internal::ShardCall::kPlain
+            ? worker.CallByName<void>("LoadDataShard", shard, num_shards)
+            : worker.CallByName<void>("LoadDataShard", shard, num_shards,
+                                      config);
+    calls.push_back(call.state());
+  }
+  return calls;
+}
+
+}  // namespace miniray::train

@@ -1,0 +1,66 @@
+// A trainer's parameter server: what DataParallelTrainer does about
+// synchronisation, without the class of the workers.
+
+#ifndef MINIRAY_TRAIN_WEIGHT_SYNC_H_
+#define MINIRAY_TRAIN_WEIGHT_SYNC_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ps/parameter_server.h"
+#include "runtime/api/miniray.h"
+#include "train/worker_contract.h"
+
+namespace miniray::train {
+
+// Not thread-safe.
+class WeightSync {
+ public:
+  WeightSync(std::string strategy, ps::StrategyOptions options,
+             int num_workers);
+  ~WeightSync();
+  WeightSync(const WeightSync&) = delete;
+  WeightSync& operator=(const WeightSync&) = delete;
+
+  // INVALID_ARGUMENT or FAILED_PRECONDITION if the strategy cannot be.
+  absl::Status Check() const;
+
+  // Creates the parameter server and gives it the weights set so far.
+  absl::Status Start(const Cluster& cluster, const ActorOptions& options,
+                     absl::Duration timeout);
+
+  // Kills the parameter server. Idempotent.
+  void Stop();
+
+  // See DataParallelTrainer.
+  absl::Status SetWorkerWeight(int worker_id, double weight);
+  absl::StatusOr<ps::SyncResult> Sync(
+      const std::vector<AnyActorHandle>& workers) const;
+  absl::StatusOr<ps::SyncStats> Stats() const;
+  absl::StatusOr<NamedTensors> PullWeights() const;
+
+  const ActorHandle<ps::ParameterServer>& server() const { return server_; }
+
+ private:
+  absl::Status CheckStarted() const;
+
+  const std::string strategy_;
+  const ps::StrategyOptions options_;
+  const int num_workers_;
+  std::map<int, double> weights_;
+  ActorHandle<ps::ParameterServer> server_;  // Empty unless started.
+};
+
+// Calls LoadDataShard of all workers; waits for none.
+std::vector<std::shared_ptr<miniray::internal::CallState>> CallLoadDataShard(
+    const std::vector<AnyActorHandle>& workers, internal::ShardCall form,
+    const Config& config);
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_WEIGHT_SYNC_H_
