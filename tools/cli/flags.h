@@ -1,0 +1,28 @@
+// All flags of `miniray`; which verb takes which: verbs.cc.
+
+#ifndef MINIRAY_TOOLS_CLI_FLAGS_H_
+#define MINIRAY_TOOLS_CLI_FLAGS_H_
+
+#include <string>
+
+#include "absl/flags/declare.h"
+
+ABSL_DECLARE_FLAG(bool, head);
+ABSL_DECLARE_FLAG(std::string, host);
+ABSL_DECLARE_FLAG(int, port);
+ABSL_DECLARE_FLAG(int, dashboard_port);
+ABSL_DECLARE_FLAG(std::string, address);
+ABSL_DECLARE_FLAG(double, num_cpus);
+ABSL_DECLARE_FLAG(double, num_gpus);
+ABSL_DECLARE_FLAG(std::string, resources);
+ABSL_DECLARE_FLAG(std::string, node_ip);
+ABSL_DECLARE_FLAG(std::string, token_file);
+ABSL_DECLARE_FLAG(bool, block);
+ABSL_DECLARE_FLAG(std::string, format);
+ABSL_DECLARE_FLAG(bool, force);
+
+ABSL_DECLARE_FLAG(int, ready_fd);
+ABSL_DECLARE_FLAG(int, lifeline_fd);
+ABSL_DECLARE_FLAG(bool, detached);
+
+#endif  // MINIRAY_TOOLS_CLI_FLAGS_H_

@@ -1,0 +1,265 @@
+#include "tools/cli/foreground.h"
+
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/base/files.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/net.h"
+#include "runtime/base/process_records.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/dashboard/dashboard_server.h"
+#include "runtime/head/head_server.h"
+#include "runtime/worker/worker_daemon.h"
+#include "tools/cli/child.h"
+#include "tools/cli/head_client.h"
+#include "tools/cli/launch.h"
+#include "tools/cli/ready.h"
+#include "tools/cli/session.h"
+#include "tools/cli/stop_events.h"
+#include "tools/cli/token.h"
+
+namespace miniray::cli {
+namespace {
+
+constexpr absl::Duration kChildStopGrace = absl::Seconds(10);
+
+// Sends stdout and stderr to `path` and closes what else was inherited: a
+// process in the background must not keep a pipe of whoever started it open.
+absl::Status Detach(const std::string& path, int ready_fd) {
+  const ScopedFd log(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log.valid() || dup2(log.get(), STDOUT_FILENO) < 0 ||
+      dup2(log.get(), STDERR_FILENO) < 0) {
+    return ErrnoStatus(errno, absl::StrCat("open ", path));
+  }
+  if (ready_fd > 3) close_range(3, ready_fd - 1, 0);
+  close_range(std::max(ready_fd, 2) + 1, ~0U, 0);
+  return absl::OkStatus();
+}
+
+struct Session {
+  std::string folder;
+  std::string log;  // Empty: stderr.
+};
+
+absl::StatusOr<Session> OpenSession(const StartOptions& options) {
+  Session session;
+  MR_ASSIGN_OR_RETURN(session.folder, CreateSession());
+  if (options.detached) {
+    session.log = absl::StrCat(session.folder,
+                               options.head ? "/head.log" : "/daemon.log");
+    MR_RETURN_IF_ERROR(Detach(session.log, options.ready_fd));
+  }
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging("miniray");
+  return session;
+}
+
+// Returns the address at which other machines reach a head that listens on
+// `host`.
+std::string AdvertisedHost(const std::string& host) {
+  if (host != "0.0.0.0" && host != "::") return host;
+  // An address reserved for documentation: it lies behind the default route.
+  const HostPort outside =
+      host == "::" ? HostPort{"2001:db8::1", 9} : HostPort{"192.0.2.1", 9};
+  return LocalAddressTowards(outside).value_or(host == "::" ? "::1"
+                                                            : "127.0.0.1");
+}
+
+// Fills in how to add a node and where the dashboard is. The token is shown to
+// a terminal or to who started this process; else the output may be a log, and
+// the command reads a file.
+absl::Status DescribeAccess(const Session& session, const std::string& token,
+                            bool may_show_token, int dashboard_port,
+                            ReadyMessage* message) {
+  message->join = absl::StrCat("miniray start --address ", message->address);
+  if (dashboard_port >= 0) {
+    message->dashboard = absl::StrCat("http://127.0.0.1:", dashboard_port);
+  }
+  if (token.empty()) return absl::OkStatus();
+  const std::string file = absl::StrCat(session.folder, "/token");
+  MR_RETURN_IF_ERROR(WriteFileAtomically(file, token + "\n", 0600));
+  message->join = absl::StrCat(
+      "MINIRAY_TOKEN=",
+      may_show_token ? token : absl::StrCat("\"$(cat ", file, ")\""), " ",
+      message->join);
+  if (may_show_token && dashboard_port >= 0) {
+    absl::StrAppend(&message->dashboard, "/?token=", token);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
+    const StartOptions& options, const std::string& token,
+    const HeadServer& head) {
+  if (options.dashboard_port < 0) return nullptr;
+  return DashboardServer::Start({.port = options.dashboard_port,
+                                 .token = token,
+                                 .state = [&head] { return head.GetState(); }});
+}
+
+// Says that this process is ready, then blocks until it is to stop.
+absl::StatusOr<StopEvents::Event> Serve(const ReadyMessage& message,
+                                        const std::string& description,
+                                        ReadyPipe* ready, StopEvents* stop,
+                                        int child_pidfd = -1) {
+  if (ready->has_reader()) {
+    MR_RETURN_IF_ERROR(ready->Send(message));
+  } else {
+    std::cout << description << std::flush;
+  }
+  const std::string name =
+      message.node_id.empty() ? "the head" : message.node_id;
+  LOG(INFO) << name << " is ready; the head's address: " << message.address;
+  StopEvents::Event event = stop->Wait(child_pidfd);
+  LOG(INFO) << name << " stops: " << event.what;
+  return event;
+}
+
+// Removes the record of this process at the end.
+class OwnRecord {
+ public:
+  static absl::StatusOr<OwnRecord> Write(const ProcessRecord& record) {
+    MR_RETURN_IF_ERROR(WriteOwnProcessRecord(record));
+    return OwnRecord();
+  }
+  OwnRecord(OwnRecord&& other) : written_(std::exchange(other.written_, 0)) {}
+  ~OwnRecord() {
+    if (written_) (void)RemoveProcessRecord(getpid());
+  }
+
+ private:
+  OwnRecord() = default;
+
+  bool written_ = true;
+};
+
+absl::Status ServeHead(const CommandLine& line, const StartOptions& options,
+                       const ReadyMessage& message, ReadyPipe* ready,
+                       StopEvents* stop) {
+  std::string description = DescribeHead(message);
+  if (!options.with_daemon) {
+    return Serve(message, description, ready, stop).status();
+  }
+  MR_ASSIGN_OR_RETURN(
+      LaunchedDaemon daemon,
+      LaunchDaemon(line, message.address, Child::Mode::kAttached, *stop));
+  absl::StrAppend(&description, DescribeDaemon(daemon.message));
+  const absl::StatusOr<StopEvents::Event> event =
+      Serve(message, description, ready, stop, daemon.child.pidfd());
+  daemon.child.Stop(kChildStopGrace);
+  MR_RETURN_IF_ERROR(event.status());
+  // It ends with 0 where somebody stopped it in good order.
+  if (event->kind == StopEvents::Kind::kChildEnded &&
+      !daemon.child.EndedWell()) {
+    return absl::AbortedError(daemon.child.HowItEnded());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunHead(const CommandLine& line, const StartOptions& options,
+                     const Session& session, ReadyPipe* ready) {
+  MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
+  if (token.empty() && !IsLoopback(options.host)) token = NewToken();
+
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
+                      HeadServer::Start({.host = options.host,
+                                         .port = options.port,
+                                         .token = token,
+                                         .session_dir = session.folder}));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<DashboardServer> dashboard,
+                      StartDashboard(options, token, *head));
+  const int dashboard_port = dashboard == nullptr ? -1 : dashboard->port();
+  ReadyMessage message = {
+      .address = JoinHostPort(AdvertisedHost(options.host), head->port()),
+      .pid = getpid(),
+      .session_dir = session.folder,
+      .log = session.log};
+  const bool may_show_token = ready->has_reader() || isatty(STDOUT_FILENO) != 0;
+  MR_RETURN_IF_ERROR(
+      DescribeAccess(session, token, may_show_token, dashboard_port, &message));
+
+  MR_ASSIGN_OR_RETURN(StopEvents stop,
+                      StopEvents::Install(options.lifeline_fd));
+  MR_ASSIGN_OR_RETURN(const OwnRecord record,
+                      OwnRecord::Write({.role = ProcessRole::kHead,
+                                        .address = message.address,
+                                        .listen_host = options.host,
+                                        .dashboard_port = dashboard_port,
+                                        .token = token,
+                                        .session_dir = session.folder}));
+  absl::Status status = ServeHead(line, options, message, ready, &stop);
+  if (dashboard != nullptr) dashboard->Shutdown();
+  head->Shutdown();
+  return status;
+}
+
+absl::Status RunDaemon(const StartOptions& options, const Session& session,
+                       ReadyPipe* ready) {
+  MR_ASSIGN_OR_RETURN(const std::string token, TokenForHead(options.address));
+  absl::StatusOr<std::unique_ptr<WorkerDaemon>> started =
+      WorkerDaemon::Start({.head_address = options.address,
+                           .token = token,
+                           .resources = options.resources,
+                           .node_ip = options.node_ip,
+                           .session_dir = session.folder});
+  if (!started.ok()) {
+    return ExplainHeadFailure(started.status(), options.address);
+  }
+  WorkerDaemon& daemon = **started;
+
+  MR_ASSIGN_OR_RETURN(StopEvents stop,
+                      StopEvents::Install(options.lifeline_fd));
+  MR_ASSIGN_OR_RETURN(const OwnRecord record,
+                      OwnRecord::Write({.role = ProcessRole::kWorkerDaemon,
+                                        .address = options.address,
+                                        .token = token,
+                                        .session_dir = session.folder,
+                                        .node_id = daemon.node_id()}));
+  const ReadyMessage message = {.address = options.address,
+                                .pid = getpid(),
+                                .node_id = daemon.node_id(),
+                                .session_dir = session.folder,
+                                .log = session.log};
+  const absl::StatusOr<StopEvents::Event> event =
+      Serve(message, DescribeDaemon(message), ready, &stop);
+  daemon.Shutdown();
+  return event.status();
+}
+
+absl::Status Run(const CommandLine& line, const StartOptions& options,
+                 ReadyPipe* ready) {
+  MR_ASSIGN_OR_RETURN(const Session session, OpenSession(options));
+  return options.head ? RunHead(line, options, session, ready)
+                      : RunDaemon(options, session, ready);
+}
+
+}  // namespace
+
+absl::Status RunForeground(const CommandLine& line,
+                           const StartOptions& options) {
+  // Not for actors and other children.
+  for (const int fd : {options.ready_fd, options.lifeline_fd}) {
+    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  ReadyPipe ready(options.ready_fd);
+  const absl::Status status = Run(line, options, &ready);
+  if (!status.ok()) {
+    (void)ready.Send({.error = std::string(status.message())});
+  }
+  return status;
+}
+
+}  // namespace miniray::cli

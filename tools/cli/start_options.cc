@@ -1,0 +1,179 @@
+#include "tools/cli/start_options.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "tools/cli/flags.h"
+
+namespace miniray::cli {
+namespace {
+
+constexpr int kMaxPort = 65535;
+
+bool IsIpAddress(const std::string& text) {
+  in6_addr address;
+  return inet_pton(AF_INET, text.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &address) == 1;
+}
+
+absl::Status CheckPort(absl::string_view flag, int port, int lowest) {
+  if (port >= lowest && port <= kMaxPort) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", port, ": a port is in [", lowest, ", ", kMaxPort, "]"));
+}
+
+absl::Status CheckQuantity(absl::string_view flag, double quantity) {
+  if (std::isfinite(quantity) && quantity >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", quantity, ": it must be a number that is not negative"));
+}
+
+absl::Status CheckFd(absl::string_view flag, int fd) {
+  if (fd == -1 || fcntl(fd, F_GETFD) != -1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", fd, " is not an open file descriptor"));
+}
+
+// A flag that would have no effect is a misunderstanding.
+absl::Status RefuseFlags(const CommandLine& line,
+                         const std::vector<std::string>& flags,
+                         absl::string_view why) {
+  for (const std::string& flag : flags) {
+    if (line.Has(flag)) {
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", why));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
+  if (line.Has("address")) {
+    return absl::InvalidArgumentError(
+        "give --head to start a cluster or --address to join one, not both");
+  }
+  options->host = absl::GetFlag(FLAGS_host);
+  if (options->host == "localhost") options->host = "127.0.0.1";
+  if (!IsIpAddress(options->host)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--host=", options->host,
+        " is not an IP address; give one of this "
+        "machine's, e.g. 127.0.0.1 for this machine only, 0.0.0.0 for all"));
+  }
+  options->port = absl::GetFlag(FLAGS_port);
+  MR_RETURN_IF_ERROR(CheckPort("port", options->port, 0));
+  options->dashboard_port = absl::GetFlag(FLAGS_dashboard_port);
+  MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
+  options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
+  if (!options->with_daemon) {
+    MR_RETURN_IF_ERROR(RefuseFlags(line, {"num_gpus", "resources", "node_ip"},
+                                   "is for a worker daemon; with --head, add "
+                                   "--num_cpus to start one too"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadDaemonOptions(const CommandLine& line, StartOptions* options) {
+  options->address = absl::GetFlag(FLAGS_address);
+  const absl::StatusOr<HostPort> head = ParseHostPort(options->address);
+  if (!head.ok()) return Annotate(head.status(), "--address");
+  return RefuseFlags(line, {"host", "port", "dashboard_port"},
+                     "is for a head; it goes with --head");
+}
+
+absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
+  MR_ASSIGN_OR_RETURN(options->resources,
+                      ParseResources(absl::GetFlag(FLAGS_resources)));
+  auto& quantity = *options->resources.mutable_quantity();
+  quantity["CPU"] =
+      line.Has("num_cpus") ? absl::GetFlag(FLAGS_num_cpus) : UsableCpus();
+  if (const double gpus = absl::GetFlag(FLAGS_num_gpus); gpus > 0) {
+    quantity["GPU"] = gpus;
+  }
+  if (!quantity.contains("memory")) quantity["memory"] = MachineMemoryBytes();
+  options->node_ip = absl::GetFlag(FLAGS_node_ip);
+  if (!options->node_ip.empty() && !IsIpAddress(options->node_ip)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--node_ip=", options->node_ip, " is not an IP address"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line) {
+  StartOptions options;
+  options.head = absl::GetFlag(FLAGS_head);
+  if (!options.head && !line.Has("address")) {
+    return absl::InvalidArgumentError(
+        "give --head to start a cluster, or --address HOST:PORT to join one");
+  }
+  MR_RETURN_IF_ERROR(CheckQuantity("num_cpus", absl::GetFlag(FLAGS_num_cpus)));
+  MR_RETURN_IF_ERROR(CheckQuantity("num_gpus", absl::GetFlag(FLAGS_num_gpus)));
+  MR_RETURN_IF_ERROR(options.head ? ReadHeadOptions(line, &options)
+                                  : ReadDaemonOptions(line, &options));
+  MR_RETURN_IF_ERROR(ReadNodeOptions(line, &options));
+  options.block = absl::GetFlag(FLAGS_block);
+  options.detached = absl::GetFlag(FLAGS_detached);
+  options.ready_fd = absl::GetFlag(FLAGS_ready_fd);
+  options.lifeline_fd = absl::GetFlag(FLAGS_lifeline_fd);
+  MR_RETURN_IF_ERROR(CheckFd("ready_fd", options.ready_fd));
+  MR_RETURN_IF_ERROR(CheckFd("lifeline_fd", options.lifeline_fd));
+  if (!options.block) {
+    MR_RETURN_IF_ERROR(RefuseFlags(
+        line, {"ready_fd", "lifeline_fd", "detached"}, "goes with --block"));
+  }
+  return options;
+}
+
+absl::StatusOr<v1::Resources> ParseResources(absl::string_view list) {
+  v1::Resources resources;
+  for (absl::string_view item : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(item, absl::MaxSplits('=', 1));
+    const std::string name(absl::StripAsciiWhitespace(parts.first));
+    double value = 0;
+    if (name.empty() || !absl::SimpleAtod(parts.second, &value) ||
+        !std::isfinite(value) || value < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--resources: '", item,
+          "' is not name=quantity with a quantity that is not negative"));
+    }
+    if (name == "CPU" || name == "GPU") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--resources: for ", name, " there is --num_",
+                       absl::AsciiStrToLower(name), "s"));
+    }
+    if (!resources.mutable_quantity()->insert({name, value}).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--resources: '", name, "' is there twice"));
+    }
+  }
+  return resources;
+}
+
+int UsableCpus() {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return CPU_COUNT(&cpus);
+  // More than 1024 CPUs.
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+double MachineMemoryBytes() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace miniray::cli

@@ -1,0 +1,51 @@
+// What `miniray start` was asked for, checked.
+
+#ifndef MINIRAY_TOOLS_CLI_START_OPTIONS_H_
+#define MINIRAY_TOOLS_CLI_START_OPTIONS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/cluster.pb.h"
+#include "tools/cli/command_line.h"
+
+namespace miniray::cli {
+
+struct StartOptions {
+  // One of the two.
+  bool head = false;
+  std::string address;
+
+  // Head.
+  std::string host;
+  int port = 0;
+  int dashboard_port = -1;
+  bool with_daemon = false;
+
+  // Worker daemon.
+  v1::Resources resources;
+  std::string node_ip;
+
+  bool block = false;
+  int ready_fd = -1;
+  int lifeline_fd = -1;
+  bool detached = false;
+};
+
+// Errors: INVALID_ARGUMENT, a message for the user.
+absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line);
+
+// Returns the resources in "name=quantity,...". Errors: INVALID_ARGUMENT.
+absl::StatusOr<v1::Resources> ParseResources(absl::string_view list);
+
+// CPUs that this process may run on.
+int UsableCpus();
+
+// Bytes of this machine's memory.
+double MachineMemoryBytes();
+
+}  // namespace miniray::cli
+
+#endif  // MINIRAY_TOOLS_CLI_START_OPTIONS_H_

@@ -1,0 +1,18 @@
+// `miniray status`.
+
+#ifndef MINIRAY_TOOLS_CLI_STATUS_H_
+#define MINIRAY_TOOLS_CLI_STATUS_H_
+
+#include "absl/status/status.h"
+#include "tools/cli/command_line.h"
+
+namespace miniray::cli {
+
+// Errors: INVALID_ARGUMENT, a flag has a bad value; found before anything else.
+absl::Status CheckStatusFlags(const CommandLine& line);
+
+absl::Status RunStatus(const CommandLine& line);
+
+}  // namespace miniray::cli
+
+#endif  // MINIRAY_TOOLS_CLI_STATUS_H_

@@ -1,0 +1,47 @@
+// What tells a process in the foreground to stop.
+
+#ifndef MINIRAY_TOOLS_CLI_STOP_EVENTS_H_
+#define MINIRAY_TOOLS_CLI_STOP_EVENTS_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/files.h"
+
+namespace miniray::cli {
+
+// Catches SIGINT, SIGTERM and (unless ignored, as by nohup) SIGHUP from Install
+// on; SIGPIPE does nothing from then on. Handlers, not a mask and not SIG_IGN:
+// child processes would inherit those.
+//
+// One object a process, not thread-safe.
+class StopEvents {
+ public:
+  // lifeline_fd: -1, or closed by the destructor.
+  static absl::StatusOr<StopEvents> Install(int lifeline_fd);
+
+  enum class Kind { kSignal, kLifelineEnded, kChildEnded };
+  struct Event {
+    Kind kind;
+    std::string what;  // "SIGTERM", "its lifeline ended", ...
+  };
+
+  // Readable once a signal has come; for those who wait for something else.
+  int signal_fd() const { return signals_.get(); }
+
+  // Blocks until there is a reason to stop. child_pidfd: -1, or a process whose
+  // end is a reason as well.
+  Event Wait(int child_pidfd = -1);
+
+ private:
+  StopEvents(ScopedFd signals, ScopedFd lifeline)
+      : signals_(std::move(signals)), lifeline_(std::move(lifeline)) {}
+
+  ScopedFd signals_;
+  ScopedFd lifeline_;
+};
+
+}  // namespace miniray::cli
+
+#endif  // MINIRAY_TOOLS_CLI_STOP_EVENTS_H_

@@ -1,0 +1,47 @@
+#include "tools/cli/token.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
+#include "runtime/base/process_records.h"
+#include "runtime/base/status_macros.h"
+#include "tools/cli/flags.h"
+
+namespace miniray::cli {
+
+absl::StatusOr<std::string> GivenToken() {
+  std::string token, source;
+  if (const std::string file = absl::GetFlag(FLAGS_token_file); !file.empty()) {
+    source = absl::StrCat("--token_file=", file);
+    absl::StatusOr<std::string> text = ReadFile(file);
+    if (!text.ok()) return Annotate(text.status(), "--token_file");
+    token = *std::move(text);
+    absl::StripAsciiWhitespace(&token);
+    if (token.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(source, " is empty"));
+    }
+  } else if (const char* value = std::getenv("MINIRAY_TOKEN")) {
+    source = "$MINIRAY_TOKEN";
+    token = value;
+  }
+  // It travels as metadata of a call, which takes nothing else.
+  if (!std::all_of(token.begin(), token.end(),
+                   [](char c) { return absl::ascii_isgraph(c); })) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        source, ": a token is letters, digits and punctuation in one line"));
+  }
+  return token;
+}
+
+absl::StatusOr<std::string> TokenForHead(const std::string& address) {
+  MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
+  if (token.empty()) token = TokenFor(address).value_or("");
+  return token;
+}
+
+}  // namespace miniray::cli

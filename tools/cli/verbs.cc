@@ -1,0 +1,108 @@
+#include "tools/cli/verbs.h"
+
+namespace miniray::cli {
+namespace {
+
+constexpr char kStartHelp[] =
+    R"(Starts a cluster's head, or a worker daemon that adds this machine to one.
+
+  miniray start --head [FLAGS]
+  miniray start --address HOST:PORT [FLAGS]
+
+Returns once the process answers; it goes on in the background. Its output is in
+a log whose path is printed. `miniray stop` ends it.
+
+A head:
+  --host IP           listen on this address (default 127.0.0.1: this machine
+                      only; 0.0.0.0: all). Beyond loopback a token is made, and
+                      printed with the command that adds a node.
+  --port N            (default 6380; 0: any that is free)
+  --dashboard_port N  on loopback (default 8266; 0: any that is free; -1: none)
+  --num_cpus N        also start a worker daemon on this machine
+
+A worker daemon:
+  --address HOST:PORT of the head
+  --num_cpus N        CPUs it offers (default: those that this process may use)
+  --num_gpus N        (default 0)
+  --resources LIST    further ones: name=quantity,... ("memory" is in bytes;
+                      default: the machine's)
+  --node_ip IP        where its actors listen (default: the address from which
+                      this machine reaches the head)
+
+Both:
+  --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
+                      what is known from processes on this machine)
+  --block             stay in the foreground, log to stderr; SIGINT and SIGTERM
+                      end it in good order
+
+Examples:
+  miniray start --head --num_cpus 4            # a cluster of this machine
+  miniray start --head --host 0.0.0.0          # one that others may join
+  miniray start --address 10.0.0.1:6380        # join it, on another machine
+  miniray start --address 127.0.0.1:6380 --num_cpus 2 --resources slot=1
+)";
+
+constexpr char kStatusHelp[] =
+    R"(Shows a cluster's nodes, actors and jobs.
+
+  miniray status [FLAGS]
+
+  --address HOST:PORT of the head (default: $MINIRAY_ADDRESS, else the head that
+                      was started last on this machine)
+  --format table|json (default table)
+  --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
+                      what is known from processes on this machine)
+
+Examples:
+  miniray status
+  miniray status --address 10.0.0.1:6380 --format json
+)";
+
+constexpr char kStopHelp[] =
+    R"(Stops every head and worker daemon that you started on this machine, and the
+actors of the latter.
+
+  miniray stop [FLAGS]
+
+Asks them to stop and kills those that have not after 10 seconds.
+
+  --force             kill at once
+
+Examples:
+  miniray stop
+  miniray stop --force
+)";
+
+constexpr char kGeneralHelp[] =
+    R"(Mini-Ray runs actors on the machines of a cluster.
+
+  miniray start --head          start a head on this machine
+  miniray start --address H:P   add this machine to the cluster of the head there
+  miniray status                show nodes, actors and jobs
+  miniray stop                  stop what was started on this machine
+
+  miniray VERB --help           flags and examples of a verb
+  miniray --version
+)";
+
+}  // namespace
+
+const std::vector<Verb>& Verbs() {
+  static const auto* const verbs = new std::vector<Verb>{
+      {.name = "start",
+       .help = kStartHelp,
+       .flags = {"head", "host", "port", "dashboard_port", "address",
+                 "num_cpus", "num_gpus", "resources", "node_ip", "token_file",
+                 "block"},
+       .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
+      {.name = "status",
+       .help = kStatusHelp,
+       .flags = {"address", "format", "token_file"}},
+      {.name = "stop", .help = kStopHelp, .flags = {"force"}},
+  };
+  return *verbs;
+}
+
+std::string GeneralHelp() { return kGeneralHelp; }
+
+}  // namespace miniray::cli
