@@ -95,8 +95,8 @@ class CallStream : public Reactor {
     if (!ok) return End(grpc::Status::OK);
     absl::StatusOr<absl::Cord> frame = ToCord(incoming_);
     incoming_.Clear();
-    absl::StatusOr<std::vector<CallMessage>> calls = frame.status();
-    if (frame.ok()) calls = DecodeCallFrame(*frame);
+    if (!frame.ok()) return End(ToGrpcStatus(frame.status()));
+    absl::StatusOr<std::vector<CallMessage>> calls = DecodeCallFrame(*frame);
     if (!calls.ok()) return End(ToGrpcStatus(calls.status()));
     std::vector<QueuedCall> queued;
     const uint64_t each = frame->size() / std::max<size_t>(calls->size(), 1);

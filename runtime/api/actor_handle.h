@@ -83,8 +83,8 @@ class ActorHandle : public AnyActorHandle {
   template <auto Method, class... Args>
   auto Call(Args&&... args) const {
     static_assert(internal::IsActor<T>,
-                  "T is no actor class here: MINIRAY_ACTOR(T, ...) must be "
-                  "visible");
+                  "T is no actor class here: its MINIRAY_ACTOR must stand "
+                  "before this line");
     using Definition = decltype(MinirayActor(static_cast<const T*>(nullptr)));
     static_assert(Definition::template Has<Method>(),
                   "this method is not listed in the class's MINIRAY_ACTOR");

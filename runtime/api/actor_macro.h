@@ -13,7 +13,8 @@
 // or in the header when several files use the class. Arguments and results must
 // have a Codec (runtime/wire/codec.h). A method may return void, a value,
 // absl::Status or absl::StatusOr; it may throw. Methods of one actor run one at
-// a time, so the class needs no locks.
+// a time, so the class needs no locks. A method that itself calls actors of the
+// same class is defined after the macro, outside the class.
 
 #ifndef MINIRAY_RUNTIME_API_ACTOR_MACRO_H_
 #define MINIRAY_RUNTIME_API_ACTOR_MACRO_H_

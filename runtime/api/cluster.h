@@ -81,8 +81,8 @@ class Cluster {
   absl::StatusOr<ActorHandle<T>> CreateActor(const ActorOptions& options,
                                              Args&&... args) const {
     static_assert(internal::IsActor<T>,
-                  "T is no actor class here: MINIRAY_ACTOR(T, ...) must be "
-                  "visible");
+                  "T is no actor class here: its MINIRAY_ACTOR must stand "
+                  "before this line");
     using Definition = decltype(MinirayActor(static_cast<const T*>(nullptr)));
     static_assert(
         std::tuple_size_v<typename Definition::ConstructorArguments> ==

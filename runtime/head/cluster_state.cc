@@ -197,6 +197,7 @@ void ClusterState::ActorExited(const std::string& node_id,
       if (auto it = nodes_.find(node_id); it != nodes_.end()) {
         absl::StrAppend(&cause, " on node ", NodeName(it->second.info));
       }
+      cause += event.last_output();
       ActorDied(actor, cause, event.may_restart());
     } else {
       ReleaseResources(actor);  // Killed before: only its room was still taken.

@@ -6,9 +6,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +64,11 @@ struct ChildPlan {
   execve(plan.executable, plan.argv, plan.envp);
   fail();
   _exit(127);
+}
+
+// glibc 2.36 declares pidfd_open without C linkage.
+int OpenPidfd(pid_t pid) {
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
 }
 
 std::vector<std::string> Environment(
@@ -178,7 +183,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
     setpgid(pid, pid);  // Whoever comes first: a Stop may follow at once.
     process->key = command.key;
     process->pid = pid;
-    process->pidfd = ScopedFd(pidfd_open(pid, 0));
+    process->pidfd = ScopedFd(OpenPidfd(pid));
     process->socket = std::move(ours);
     if (!process->pidfd.valid()) {
       const absl::Status status = ErrnoStatus(errno, "pidfd_open");

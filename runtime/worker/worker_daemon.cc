@@ -481,10 +481,11 @@ class WorkerDaemonImpl : public WorkerDaemon {
       } else if (!hosted.stop_reason.empty()) {
         exited->set_cause(hosted.stop_reason);
       } else {
-        exited->set_cause(absl::StrCat(cause, LastOutput(hosted.log_file)));
+        exited->set_cause(cause);
+        exited->set_last_output(LastOutput(hosted.log_file));
       }
       LOG(INFO) << "actor " << hosted.spec.class_name() << " " << key << ": "
-                << exited->cause();
+                << exited->cause() << exited->last_output();
       actors_.erase(it);
     }
     Send(std::move(message));
