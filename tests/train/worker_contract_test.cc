@@ -1,0 +1,95 @@
+// What the compiler takes for a worker. A failure here is a failure to compile;
+// the tests below run so that somebody counts them.
+
+#include "train/worker_contract.h"
+
+#include "gtest/gtest.h"
+
+namespace miniray::train {
+namespace {
+
+struct Minimal {
+  Metrics TrainEpoch(int) { return {}; }
+  NamedTensors GetWeights() { return {}; }
+  void SetWeights(NamedTensors) {}
+};
+MINIRAY_ACTOR(Minimal, Constructor<>, &Minimal::TrainEpoch,
+              &Minimal::GetWeights, &Minimal::SetWeights);
+
+struct WithStatus {
+  absl::StatusOr<Metrics> TrainEpoch(int64_t) { return Metrics(); }
+  absl::StatusOr<NamedTensors> GetWeights() const { return NamedTensors(); }
+  absl::Status SetWeights(const NamedTensors&) { return absl::OkStatus(); }
+  absl::Status LoadDataShard(int64_t, int) { return absl::OkStatus(); }
+};
+MINIRAY_ACTOR(WithStatus, Constructor<>, &WithStatus::TrainEpoch,
+              &WithStatus::GetWeights, &WithStatus::SetWeights,
+              &WithStatus::LoadDataShard);
+
+struct WithConfig : Minimal {
+  void LoadDataShard(int, int, const Config&) {}
+};
+MINIRAY_ACTOR(WithConfig, Constructor<>, &WithConfig::TrainEpoch,
+              &WithConfig::GetWeights, &WithConfig::SetWeights,
+              &WithConfig::LoadDataShard);
+
+struct NoActor {
+  Metrics TrainEpoch(int) { return {}; }
+  NamedTensors GetWeights() { return {}; }
+  void SetWeights(NamedTensors) {}
+};
+
+struct Unlisted : Minimal {};
+MINIRAY_ACTOR(Unlisted, Constructor<>, &Unlisted::TrainEpoch,
+              &Unlisted::SetWeights);
+
+struct UnlistedShard : Minimal {
+  void LoadDataShard(int, int) {}
+};
+MINIRAY_ACTOR(UnlistedShard, Constructor<>, &UnlistedShard::TrainEpoch,
+              &UnlistedShard::GetWeights, &UnlistedShard::SetWeights);
+
+struct WrongResult : Minimal {
+  double TrainEpoch(int) { return 0; }
+};
+MINIRAY_ACTOR(WrongResult, Constructor<>, &WrongResult::TrainEpoch,
+              &WrongResult::GetWeights, &WrongResult::SetWeights);
+
+struct WrongArgument : Minimal {
+  void SetWeights(std::vector<at::Tensor>) {}
+};
+MINIRAY_ACTOR(WrongArgument, Constructor<>, &WrongArgument::TrainEpoch,
+              &WrongArgument::GetWeights, &WrongArgument::SetWeights);
+
+struct NoTrainEpoch {
+  NamedTensors GetWeights() { return {}; }
+  void SetWeights(NamedTensors) {}
+};
+MINIRAY_ACTOR(NoTrainEpoch, Constructor<>, &NoTrainEpoch::GetWeights,
+              &NoTrainEpoch::SetWeights);
+
+TEST(WorkerContractTest, AcceptsTheFormsThatItStates) {
+  EXPECT_TRUE(TrainWorker<Minimal>);
+  EXPECT_TRUE(TrainWorker<WithStatus>);
+  EXPECT_TRUE(TrainWorker<WithConfig>);
+}
+
+TEST(WorkerContractTest, RefusesWhatLacksSomething) {
+  EXPECT_FALSE(TrainWorker<int>);
+  EXPECT_FALSE(TrainWorker<NoActor>);
+  EXPECT_FALSE(TrainWorker<Unlisted>);
+  EXPECT_FALSE(TrainWorker<UnlistedShard>);
+  EXPECT_FALSE(TrainWorker<WrongResult>);
+  EXPECT_FALSE(TrainWorker<WrongArgument>);
+  EXPECT_FALSE(TrainWorker<NoTrainEpoch>);
+}
+
+TEST(WorkerContractTest, KnowsHowAWorkerTakesItsShard) {
+  EXPECT_EQ(internal::ShardCallOf<Minimal>(), internal::ShardCall::kNone);
+  EXPECT_EQ(internal::ShardCallOf<WithStatus>(), internal::ShardCall::kPlain);
+  EXPECT_EQ(internal::ShardCallOf<WithConfig>(),
+            internal::ShardCall::kWithConfig);
+}
+
+}  // namespace
+}  // namespace miniray::train
