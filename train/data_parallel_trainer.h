@@ -101,12 +101,15 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
  private:
   absl::Status CheckSetup() const final { return sync_.Check(); }
 
-  absl::Status BeforeWorkers() final {
-    return sync_.Start(this->cluster(), this->HelperOptions("parameter-server"),
-                       this->options().start_timeout);
+  absl::Status BeforeWorkers(NamedActors* actors) final {
+    MR_RETURN_IF_ERROR(
+        sync_.Start(this->cluster(), this->HelperOptions("parameter-server")));
+    actors->emplace_back("the parameter server", sync_.server());
+    return absl::OkStatus();
   }
 
   absl::Status AfterWorkers() final {
+    MR_RETURN_IF_ERROR(sync_.SendWorkerWeights());
     const auto calls =
         CallLoadDataShard(this->worker_handles(),
                           internal::ShardCallOf<Worker>(), this->config());

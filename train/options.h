@@ -22,9 +22,9 @@ using Config = ps::OptionMap;
 // How a trainer works; fixed for its life.
 struct TrainerOptions {
   int num_workers = 4;
-  // Of each worker. More than the cluster has free: Train waits, up to
-  // start_timeout.
-  ResourceOptions worker_resources = {.cpu = 1};
+  // Of each worker; one CPU if not set. If the cluster has not enough free,
+  // Train waits up to start_timeout.
+  ResourceOptions worker_resources;
   // Restarted workers have lost their training state, so a death ends Train.
   absl::Duration start_timeout = absl::Seconds(60);
   // The cluster to use; without one, the trainer connects with

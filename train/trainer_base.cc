@@ -9,7 +9,6 @@
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
-#include "train/wait_for_start.h"
 
 namespace miniray::train {
 namespace {
@@ -51,8 +50,7 @@ absl::StatusOr<Result> TrainerBase::Run() {
   if (!cluster_.has_value()) {
     MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect());
   }
-  MR_RETURN_IF_ERROR(BeforeWorkers());
-  MR_RETURN_IF_ERROR(StartWorkers());
+  MR_RETURN_IF_ERROR(StartActors());
   MR_RETURN_IF_ERROR(AfterWorkers());
 
   const absl::Time start = absl::Now();
@@ -95,8 +93,9 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   return result;
 }
 
-absl::Status TrainerBase::StartWorkers() {
-  std::vector<std::pair<std::string, AnyActorHandle>> named;
+absl::Status TrainerBase::StartActors() {
+  NamedActors actors;
+  MR_RETURN_IF_ERROR(BeforeWorkers(&actors));
   for (int id = 0; id < options_.num_workers; ++id) {
     absl::StatusOr<AnyActorHandle> worker = MakeWorker(id, run_.config);
     if (!worker.ok()) {
@@ -108,9 +107,9 @@ absl::Status TrainerBase::StartWorkers() {
           "worker ", id, ": CreateWorker returned an empty handle"));
     }
     workers_.push_back(*worker);
-    named.emplace_back(ps::WorkerName(id, *worker), *worker);
+    actors.emplace_back(ps::WorkerName(id, *worker), *worker);
   }
-  return WaitForStart(named, options_.start_timeout);
+  return WaitForStart(actors, options_.start_timeout);
 }
 
 void TrainerBase::Shutdown() {

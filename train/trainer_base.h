@@ -16,6 +16,7 @@
 #include "runtime/api/miniray.h"
 #include "train/metrics.h"
 #include "train/options.h"
+#include "train/wait_for_start.h"
 
 namespace miniray::train {
 
@@ -108,7 +109,11 @@ class TrainerBase {
                                                     const Config& config) = 0;
   // Checks options before anything is created.
   virtual absl::Status CheckSetup() const { return absl::OkStatus(); }
-  virtual absl::Status BeforeWorkers() { return absl::OkStatus(); }
+  // Creates what the trainer itself needs; named in *actors, it is waited for
+  // together with the workers.
+  virtual absl::Status BeforeWorkers(NamedActors* actors) {
+    return absl::OkStatus();
+  }
   virtual absl::Status AfterWorkers() { return absl::OkStatus(); }
   // Synchronises if it is time to; `last`: no epoch follows.
   virtual absl::Status Synchronize(int epoch, bool last, EpochResult* result) {
@@ -116,7 +121,7 @@ class TrainerBase {
   }
 
   absl::StatusOr<Result> Run();
-  absl::Status StartWorkers();
+  absl::Status StartActors();
   absl::StatusOr<EpochResult> RunEpoch(int epoch);
   std::string EpochName(int epoch) const;
 

@@ -17,9 +17,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(200);
 
 }  // namespace
 
-absl::Status WaitForStart(
-    const std::vector<std::pair<std::string, AnyActorHandle>>& actors,
-    absl::Duration timeout) {
+absl::Status WaitForStart(const NamedActors& actors, absl::Duration timeout) {
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + timeout;
   bool logged = false;

@@ -13,14 +13,15 @@
 
 namespace miniray::train {
 
+// Each with its name for messages.
+using NamedActors = std::vector<std::pair<std::string, AnyActorHandle>>;
+
 // Blocks until all are ready; says once in the log, after 5 s, what it waits
-// for. The string names the actor in messages.
+// for.
 //
 // Errors: of the first actor found dead, at once. DEADLINE_EXCEEDED after
 // `timeout`, with how many started and what the next one waits for.
-absl::Status WaitForStart(
-    const std::vector<std::pair<std::string, AnyActorHandle>>& actors,
-    absl::Duration timeout);
+absl::Status WaitForStart(const NamedActors& actors, absl::Duration timeout);
 
 }  // namespace miniray::train
 

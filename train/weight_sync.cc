@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "runtime/base/status_macros.h"
-#include "train/wait_for_start.h"
 
 namespace miniray::train {
 
@@ -25,12 +24,13 @@ absl::Status WeightSync::Check() const {
 }
 
 absl::Status WeightSync::Start(const Cluster& cluster,
-                               const ActorOptions& options,
-                               absl::Duration timeout) {
+                               const ActorOptions& options) {
   MR_ASSIGN_OR_RETURN(server_, ps::CreateParameterServer(cluster, strategy_,
                                                          options_, options));
-  MR_RETURN_IF_ERROR(
-      WaitForStart({{"the parameter server", server_}}, timeout));
+  return absl::OkStatus();
+}
+
+absl::Status WeightSync::SendWorkerWeights() const {
   for (const auto& [worker_id, weight] : weights_) {
     MR_RETURN_IF_ERROR(
         server_.Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)

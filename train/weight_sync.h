@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
 #include "train/worker_contract.h"
@@ -30,9 +29,11 @@ class WeightSync {
   // INVALID_ARGUMENT or FAILED_PRECONDITION if the strategy cannot be.
   absl::Status Check() const;
 
-  // Creates the parameter server and gives it the weights set so far.
-  absl::Status Start(const Cluster& cluster, const ActorOptions& options,
-                     absl::Duration timeout);
+  // Creates the parameter server; does not wait for it.
+  absl::Status Start(const Cluster& cluster, const ActorOptions& options);
+
+  // Gives it the worker weights set so far.
+  absl::Status SendWorkerWeights() const;
 
   // Kills the parameter server. Idempotent.
   void Stop();

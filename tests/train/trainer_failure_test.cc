@@ -129,7 +129,7 @@ TEST_F(TrainerFailureTest, WorkersWithoutAPlaceAreAnErrorAfterTheTimeout) {
   const absl::Status status = TrainWith(options, {});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("only 4 of 5 actors have started"),
+              AllOf(HasSubstr("only 5 of 6 actors have started"),
                     HasSubstr("worker 4 ("), HasSubstr("CPU")));
   EXPECT_TRUE(Eventually([&] { return NumActors() == 0; }));
 }

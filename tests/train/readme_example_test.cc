@@ -1,0 +1,69 @@
+// The README's example, on a cluster that the trainer starts for itself.
+
+#include "tests/train/readme_example.h"
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ReadmeExampleTest, LearnsOnAClusterOfItsOwn) {
+  LineTrainer trainer({.num_workers = 2, .sync_interval = 5});
+  const auto result = trainer.Train({.epochs = 60, .config = {{"lr", 0.2}}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(result->history[0].metrics.at("loss"), 0.1);
+  EXPECT_LT(result->metrics().at("loss"), 1e-4);
+  EXPECT_EQ(result->metrics().at("samples"), 1200);
+
+  const auto weights = trainer.PullWeights();
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(weights->at(0).first, "weight");
+  EXPECT_NEAR(weights->at(0).second[0][0].item<float>(), 2, 0.02);
+  EXPECT_NEAR(weights->at(0).second[0][1].item<float>(), -1, 0.02);
+  for (const auto& worker : trainer.workers()) {
+    const auto own = worker.Call<&LineWorker::GetWeights>().Get();
+    ASSERT_TRUE(own.ok()) << own.status();
+    for (size_t i = 0; i < own->size(); ++i) {
+      const torch::Tensor& a = own->at(i).second;
+      const torch::Tensor& b = weights->at(i).second;
+      ASSERT_EQ(a.sizes(), b.sizes());
+      EXPECT_EQ(std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()), 0);
+    }
+  }
+
+  const auto worker = trainer.workers()[0];
+  trainer.Shutdown();
+  EXPECT_FALSE(worker.Call<&LineWorker::GetWeights>().Get().ok());
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(ReadmeExampleTest, TheReadmeShowsTheCodeThatIsTestedHere) {
+  const std::string code = ReadFile("tests/train/readme_example.h");
+  const std::string begin = "// README begins.\n";
+  const size_t from = code.find(begin) + begin.size();
+  const size_t to = code.find("// README ends.");
+  ASSERT_LT(from, to);
+  EXPECT_THAT(ReadFile("train/README.md"),
+              HasSubstr("```cpp\n" + code.substr(from, to - from)));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
