@@ -42,8 +42,7 @@ class TorchImageGenerator final : public ImageGenerator {
     torch::Tensor images =
         torch::empty({count, shape_.channels, shape_.height, shape_.width});
     for (int64_t block = first - first % kBlock; block < end; block += kBlock) {
-      const torch::Tensor part =
-          generator_->forward(GeneratorNoise(seed, block, kBlock, latent_dim_));
+      const torch::Tensor& part = Block(seed, block);
       const int64_t from = std::max(first, block);
       const int64_t to = std::min(end, block + kBlock);
       images.slice(0, from - first, to - first)
@@ -53,9 +52,24 @@ class TorchImageGenerator final : public ImageGenerator {
   }
 
  private:
+  // Returns images [first, first + kBlock). The last block is kept, for callers
+  // that want it in small pieces.
+  const torch::Tensor& Block(uint64_t seed, int64_t first) {
+    if (!block_.defined() || seed != block_seed_ || first != block_first_) {
+      block_ =
+          generator_->forward(GeneratorNoise(seed, first, kBlock, latent_dim_));
+      block_seed_ = seed;
+      block_first_ = first;
+    }
+    return block_;
+  }
+
   const int64_t latent_dim_;
   const ImageShape shape_;
   Generator generator_;
+  torch::Tensor block_;  // [kBlock, C, H, W] or undefined.
+  uint64_t block_seed_ = 0;
+  int64_t block_first_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,161 @@
+#include "ml/gan/gan_worker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ml/data/dataset_loader.h"
+#include "ml/data/mix64.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ml {
+namespace {
+
+constexpr absl::Duration kReportInterval = absl::Milliseconds(500);
+
+// The streams of random numbers of a run. The first is shared by all workers;
+// of the others each worker has its own.
+enum class Stream : uint64_t { kWeights = 0, kNoise = 1, kOrder = 2 };
+
+uint64_t StreamSeed(uint64_t seed, Stream stream, int worker_id) {
+  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
+               (static_cast<uint64_t>(worker_id) << 8));
+}
+
+ImageShape ShapeOf(const ImageDataset& dataset) {
+  return {dataset.channels(), dataset.height(), dataset.width()};
+}
+
+}  // namespace
+
+GanOptions WorkerGanOptions(const GanWorkerOptions& options,
+                            const ImageShape& shape) {
+  return {.shape = shape,
+          .latent_dim = options.latent_dim,
+          .lr = options.lr,
+          .label_smoothing = options.label_smoothing,
+          .weights_seed = StreamSeed(options.seed, Stream::kWeights, 0),
+          .noise_seed =
+              StreamSeed(options.seed, Stream::kNoise, options.worker_id)};
+}
+
+GanWorker::GanWorker(GanWorkerOptions options) : options_(std::move(options)) {}
+
+absl::Status GanWorker::LoadDataShard(int shard_id, int num_shards) {
+  if (options_.batch_size < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", options_.batch_size,
+                     "; BatchNorm needs at least 2 images in a batch"));
+  }
+  DatasetOptions load = {.name = options_.dataset,
+                         .data_dir = options_.data_dir,
+                         .selection = {.limit = options_.limit,
+                                       .shard_id = shard_id,
+                                       .num_shards = num_shards}};
+  // "synthetic" makes as many images as are asked for.
+  if (options_.limit > 0) load.synthetic.count = options_.limit;
+  MR_ASSIGN_OR_RETURN(ImageDataset dataset, LoadImageDataset(load));
+  if (dataset.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shard ", shard_id, " of ", num_shards, " has ", dataset.size(),
+        " image; training needs at least 2: use fewer workers or more images"));
+  }
+  const int64_t batch_size = std::min(options_.batch_size, dataset.size());
+  MR_ASSIGN_OR_RETURN(
+      BatchSampler sampler,
+      BatchSampler::Create(
+          dataset.size(), batch_size,
+          StreamSeed(options_.seed, Stream::kOrder, options_.worker_id),
+          /*drop_last=*/true));
+  if (gan_ == nullptr) {
+    MR_ASSIGN_OR_RETURN(
+        gan_, Gan::Create(WorkerGanOptions(options_, ShapeOf(dataset))));
+  } else if (ShapeOf(dataset) != gan_->options().shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the images are ", ShapeOf(dataset).ToString(),
+                     "; the model is for ", gan_->options().shape.ToString()));
+  }
+  dataset_ = std::move(dataset);
+  sampler_ = std::move(sampler);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<train::Metrics> GanWorker::TrainEpoch(int epoch) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  const absl::Time start = absl::Now();
+  const auto seconds = [start] {
+    return absl::ToDoubleSeconds(absl::Now() - start);
+  };
+  absl::Time next_report = start;
+  const EpochBatches batches = sampler_->Epoch(epoch);
+  int64_t images = 0;
+  gan_->ResetLosses();
+  for (int64_t b = 0; b < batches.size(); ++b) {
+    MR_ASSIGN_OR_RETURN(const ImageBatch batch,
+                        GatherBatch(dataset_, batches[b]));
+    gan_->TrainStep(ToUnitRange(batch.images));
+    images += batch.images.size(0);
+    if (report_ == nullptr || absl::Now() < next_report) continue;
+    next_report = absl::Now() + kReportInterval;
+    const Gan::Losses losses = gan_->MeanLosses();
+    report_({.worker_id = options_.worker_id,
+             .epoch = epoch,
+             .batches_done = b + 1,
+             .batches = batches.size(),
+             .images = images,
+             .seconds = seconds(),
+             .g_loss = losses.generator,
+             .d_loss = losses.discriminator});
+  }
+  const Gan::Losses losses = gan_->MeanLosses();
+  if (!std::isfinite(losses.generator) ||
+      !std::isfinite(losses.discriminator)) {
+    return absl::AbortedError(
+        absl::StrCat("the losses are no longer finite (g_loss ",
+                     losses.generator, ", d_loss ", losses.discriminator,
+                     "): start again with an lr below ", options_.lr));
+  }
+  const double elapsed = seconds();
+  const auto count = static_cast<double>(images);
+  return train::Metrics{{"d_loss", losses.discriminator},
+                        {"g_loss", losses.generator},
+                        {"images", count},
+                        {"images_per_sec", count / std::max(elapsed, 1e-9)},
+                        {train::kSamplesMetric, count},
+                        {"seconds", elapsed}};
+}
+
+absl::StatusOr<NamedTensors> GanWorker::GetWeights() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return gan_->Weights();
+}
+
+absl::Status GanWorker::SetWeights(NamedTensors weights) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return gan_->SetWeights(weights);
+}
+
+absl::StatusOr<GanShard> GanWorker::DescribeShard() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return GanShard{.images = dataset_.size(),
+                  .channels = dataset_.channels(),
+                  .height = dataset_.height(),
+                  .width = dataset_.width()};
+}
+
+void GanWorker::ReportTo(ActorHandle<ProgressBoard> board) {
+  // Nobody waits for the calls: a board that is gone does not stop training.
+  report_ = [board = std::move(board)](const BatchProgress& progress) {
+    board.Call<&ProgressBoard::Report>(progress);
+  };
+}
+
+absl::Status GanWorker::CheckLoaded() const {
+  if (gan_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the worker has no data yet: call LoadDataShard first");
+}
+
+}  // namespace miniray::ml

@@ -1,0 +1,119 @@
+// GanWorker trains a GAN on a part of a data set: as an actor under a
+// GanTrainer, or as a plain object in the program that wants it.
+//
+//   GanWorker worker({.dataset = "fashion-mnist", .limit = 10000});
+//   MR_RETURN_IF_ERROR(worker.LoadDataShard(0, 1));
+//   MR_ASSIGN_OR_RETURN(train::Metrics metrics, worker.TrainEpoch(0));
+
+#ifndef MINIRAY_ML_GAN_GAN_WORKER_H_
+#define MINIRAY_ML_GAN_GAN_WORKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ml/data/batch_sampler.h"
+#include "ml/data/image_dataset.h"
+#include "ml/gan/gan.h"
+#include "ml/gan/progress_board.h"
+#include "runtime/api/miniray.h"
+#include "runtime/tensor/tensor_codec.h"
+#include "train/metrics.h"
+
+namespace miniray::ml {
+
+struct GanWorkerOptions {
+  std::string dataset = "fashion-mnist";  // As LoadImageDataset knows it.
+  std::string data_dir;                   // On the worker's machine.
+  int64_t limit = 0;  // Images of the data set to use, before sharding; 0: all.
+  int64_t batch_size = 128;
+  int64_t latent_dim = 100;
+  double lr = 2e-4;
+  double label_smoothing = 0;  // See GanOptions.
+
+  // The run depends on seed, worker_id, the shard and the number of threads
+  // only. Workers of one run have the same seed and so the same first weights;
+  // noise, dropout and the order of the images differ by worker_id.
+  uint64_t seed = 1;
+  int worker_id = 0;
+};
+MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, batch_size,
+               latent_dim, lr, label_smoothing, seed, worker_id);
+
+// What a worker trains on.
+struct GanShard {
+  int64_t images = 0;
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+
+  ImageShape shape() const { return {channels, height, width}; }
+};
+MINIRAY_STRUCT(GanShard, images, channels, height, width);
+
+// Not thread-safe. Methods may throw what LibTorch throws.
+class GanWorker {
+ public:
+  explicit GanWorker(GanWorkerOptions options);
+
+  // Loads the worker's part of the training split and, the first time, makes
+  // the model, whose sizes follow the images.
+  //
+  // Errors: those of LoadImageDataset and Gan::Create; InvalidArgument for
+  // fewer than two images, batch_size below 2, or images of another shape than
+  // the first time.
+  absl::Status LoadDataShard(int shard_id, int num_shards);
+
+  // The other methods return FailedPrecondition before LoadDataShard.
+
+  // Trains once over the shard in an order drawn for `epoch`; a last batch that
+  // would be smaller is left out.
+  //
+  // Returns g_loss and d_loss (see Gan; means over the epoch), images (trained
+  // on), samples (the same; by it trainers weight the others), seconds and
+  // images_per_sec.
+  // Errors: Aborted if a loss is no longer finite.
+  absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
+
+  // Parameters and buffers of both networks; see Gan::Weights. Running
+  // statistics of BatchNorm are among them, so a synchronisation treats them
+  // like weights; Adam's moments are not, and stay with the worker.
+  absl::StatusOr<NamedTensors> GetWeights() const;
+  absl::Status SetWeights(NamedTensors weights);
+
+  absl::StatusOr<GanShard> DescribeShard() const;
+
+  // Makes TrainEpoch report to `board` about twice a second.
+  void ReportTo(ActorHandle<ProgressBoard> board);
+
+  // The same for an object that is no actor: calls `report` from TrainEpoch.
+  void set_report(std::function<void(const BatchProgress&)> report) {
+    report_ = std::move(report);
+  }
+
+ private:
+  absl::Status CheckLoaded() const;
+
+  const GanWorkerOptions options_;
+  ImageDataset dataset_;
+  std::optional<BatchSampler> sampler_;  // Set together with dataset_ and gan_.
+  std::unique_ptr<Gan> gan_;
+  std::function<void(const BatchProgress&)> report_;
+};
+MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
+              &GanWorker::LoadDataShard, &GanWorker::TrainEpoch,
+              &GanWorker::GetWeights, &GanWorker::SetWeights,
+              &GanWorker::DescribeShard, &GanWorker::ReportTo);
+
+// Returns the options of the GAN that a worker trains.
+GanOptions WorkerGanOptions(const GanWorkerOptions& options,
+                            const ImageShape& shape);
+
+}  // namespace miniray::ml
+
+#endif  // MINIRAY_ML_GAN_GAN_WORKER_H_

@@ -1,0 +1,311 @@
+#include "ml/gan/training_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ATen/Parallel.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "ml/gan/gan_tensors.h"
+#include "ml/gan/gan_trainer.h"
+#include "ml/gan/image_generator.h"
+#include "ml/gan/model_file.h"
+#include "ml/image/grid.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ml {
+namespace {
+
+constexpr int64_t kSamples = 64;
+constexpr int kSampleColumns = 8;
+// Pictures of different runs show the same points of the latent space.
+constexpr uint64_t kSampleSeed = 1;
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(500);
+
+absl::Status PrepareFolder(const std::string& path) {
+  MR_RETURN_IF_ERROR(
+      Annotate(MakeDirectories(path), "--save-dir: cannot make the folder"));
+  if (access(path.c_str(), W_OK | X_OK) != 0) {
+    return ErrnoStatus(
+        errno, absl::StrCat("--save-dir: cannot write to folder ", path));
+  }
+  return absl::OkStatus();
+}
+
+// Says how training goes: a bar within an epoch, a line after it.
+class Reporter {
+ public:
+  Reporter(ProgressBar* bar, int epochs) : bar_(*bar), epochs_(epochs) {}
+
+  void WithinEpoch(int epoch, const TotalProgress& progress) {
+    bar_.Update(progress.fraction, Name(epoch),
+                absl::StrFormat("g_loss %.3f  d_loss %.3f  %.0f images/s",
+                                progress.g_loss, progress.d_loss,
+                                progress.images_per_sec));
+  }
+
+  void AfterEpoch(int epoch, double g_loss, double d_loss, double images,
+                  double seconds, absl::string_view remark) {
+    bar_.Print(absl::StrFormat(
+        "%s  g_loss %.4f  d_loss %.4f  %.0f images/s  %.1f s%s", Name(epoch),
+        g_loss, d_loss, images / std::max(seconds, 1e-9), seconds, remark));
+  }
+
+  ProgressBar& bar() { return bar_; }
+
+ private:
+  // "epoch  3/10"
+  std::string Name(int epoch) const {
+    const std::string total = absl::StrCat(epochs_);
+    return absl::StrFormat("epoch %*d/%s", static_cast<int>(total.size()),
+                           epoch + 1, total);
+  }
+
+  ProgressBar& bar_;
+  const int epochs_;
+};
+
+// Saves both networks and the picture, and prints where.
+absl::Status SaveResult(const TrainingRunOptions& options,
+                        const ImageShape& shape, const NamedTensors& weights,
+                        ProgressBar* bar) {
+  GanModel generator;
+  for (const GanNetwork network : kGanNetworks) {
+    GanModel model = {.network = network,
+                      .latent_dim = options.worker.latent_dim,
+                      .shape = shape,
+                      .weights = SelectNetwork(network, weights)};
+    MR_RETURN_IF_ERROR(SaveGanModel(
+        absl::StrCat(options.save_dir, "/", GanNetworkName(network), ".pt"),
+        model));
+    if (network == GanNetwork::kGenerator) generator = std::move(model);
+  }
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<ImageGenerator> images,
+                      ImageGenerator::Create(generator));
+  const std::string picture = absl::StrCat(options.save_dir, "/samples.png");
+  MR_RETURN_IF_ERROR(SaveImageGrid(
+      picture, images->Generate(kSampleSeed, 0, kSamples), kSampleColumns));
+  bar->Print(absl::StrCat("Model: ", options.save_dir, "/generator.pt"));
+  bar->Print(absl::StrCat("Picture: ", picture));
+  return absl::OkStatus();
+}
+
+std::string DataText(const TrainingRunOptions& options, int64_t images,
+                     const ImageShape& shape) {
+  return absl::StrCat("Training on ", options.worker.dataset, ": ", images,
+                      " images of ", shape.ToString(), ", ", options.epochs,
+                      options.epochs == 1 ? " epoch" : " epochs");
+}
+
+absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
+  at::set_num_threads(options.threads);
+  Reporter reporter(bar, options.epochs);
+  GanWorker worker(options.worker);
+  MR_RETURN_IF_ERROR(worker.LoadDataShard(0, 1));
+  MR_ASSIGN_OR_RETURN(const GanShard shard, worker.DescribeShard());
+  bar->Print(absl::StrCat(DataText(options, shard.images, shard.shape()),
+                          ", in this process, ", options.threads,
+                          options.threads == 1 ? " thread" : " threads"));
+  if (bar->draws()) {
+    worker.set_report([&](const BatchProgress& progress) {
+      reporter.WithinEpoch(progress.epoch,
+                           AddUp({progress}, progress.epoch, 1));
+    });
+  }
+  for (int epoch = 0; epoch < options.epochs; ++epoch) {
+    absl::StatusOr<train::Metrics> metrics = worker.TrainEpoch(epoch);
+    if (!metrics.ok()) {
+      return Annotate(metrics.status(), absl::StrCat("epoch ", epoch + 1));
+    }
+    reporter.AfterEpoch(epoch, metrics->at("g_loss"), metrics->at("d_loss"),
+                        metrics->at("images"), metrics->at("seconds"), "");
+  }
+  MR_ASSIGN_OR_RETURN(const NamedTensors weights, worker.GetWeights());
+  return SaveResult(options, shard.shape(), weights, bar);
+}
+
+// Asks a board, from time to time, how far the workers are.
+class BoardWatcher {
+ public:
+  BoardWatcher(ActorHandle<ProgressBoard> board, int num_workers,
+               Reporter* reporter)
+      : board_(std::move(board)),
+        num_workers_(num_workers),
+        reporter_(*reporter),
+        thread_([this] { Watch(); }) {}
+
+  ~BoardWatcher() {
+    done_.Notify();
+    thread_.join();
+  }
+
+  // From now on, shows progress within `epoch`; between epochs, -1.
+  void set_epoch(int epoch) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    epoch_ = epoch;
+  }
+
+ private:
+  void Watch() ABSL_LOCKS_EXCLUDED(mu_) {
+    while (!done_.WaitForNotificationWithTimeout(kPollInterval)) {
+      const absl::StatusOr<std::vector<BatchProgress>> latest =
+          board_.Call<&ProgressBoard::Latest>().Get(kPollInterval);
+      // Without an answer there is nothing to show; training does not depend
+      // on it.
+      if (!latest.ok()) continue;
+      absl::MutexLock lock(&mu_);
+      if (epoch_ < 0) continue;
+      reporter_.WithinEpoch(epoch_, AddUp(*latest, epoch_, num_workers_));
+    }
+  }
+
+  const ActorHandle<ProgressBoard> board_;
+  const int num_workers_;
+  Reporter& reporter_;
+  absl::Mutex mu_;
+  int epoch_ ABSL_GUARDED_BY(mu_) = -1;
+  absl::Notification done_;
+  std::thread thread_;  // Last: it uses the others.
+};
+
+// A GanTrainer that says how it goes.
+class ReportingTrainer : public GanTrainer {
+ public:
+  ReportingTrainer(const TrainingRunOptions& options, Reporter* reporter)
+      : GanTrainer(options.trainer, options.worker, options.threads),
+        run_(options),
+        reporter_(*reporter) {}
+
+  ~ReportingTrainer() override { StopWatching(); }
+
+  // Errors of Describe, which a hook cannot return.
+  const absl::Status& status() const { return status_; }
+  const ImageShape& shape() const { return shape_; }
+
+  void StopWatching() {
+    watcher_.reset();
+    if (!board_.empty()) board_.Kill().IgnoreError();
+    board_ = {};
+  }
+
+ protected:
+  void OnTrainStart() override {
+    status_ = Describe();
+    if (!status_.ok()) RequestStop();
+  }
+
+  void OnEpochStart(int epoch) override {
+    if (watcher_ != nullptr) watcher_->set_epoch(epoch);
+  }
+
+  void OnEpochEnd(int epoch, const train::EpochResult& result) override {
+    if (watcher_ != nullptr) watcher_->set_epoch(-1);
+    double images = 0;
+    for (const train::Metrics& metrics : result.per_worker) {
+      images += metrics.at("images");
+    }
+    reporter_.AfterEpoch(epoch, result.metrics.at("g_loss"),
+                         result.metrics.at("d_loss"), images, result.seconds,
+                         result.synced ? "  synced" : "");
+  }
+
+ private:
+  // Looks at the shards, and starts to watch the workers.
+  absl::Status Describe() {
+    MR_ASSIGN_OR_RETURN(const std::vector<GanShard> shards,
+                        CallWorkers<&GanWorker::DescribeShard>());
+    int64_t images = 0;
+    for (int i = 0; i < num_workers(); ++i) {
+      images += shards[i].images;
+      // Only strategies like "weighted" have a use for it.
+      SetWorkerWeight(i, static_cast<double>(shards[i].images)).IgnoreError();
+    }
+    shape_ = shards[0].shape();
+    reporter_.bar().Print(
+        absl::StrCat(DataText(run_, images, shape_), ", on ", num_workers(),
+                     num_workers() == 1 ? " worker" : " workers", ", ",
+                     options().sync_strategy, " every ",
+                     options().sync_interval == 1
+                         ? "epoch"
+                         : absl::StrCat(options().sync_interval, " epochs")));
+    if (!reporter_.bar().draws()) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(board_, cluster().CreateActor<ProgressBoard>(
+                                    ActorOptions{.resources = {.cpu = 0}}));
+    MR_RETURN_IF_ERROR(CallWorkers<&GanWorker::ReportTo>(board_));
+    watcher_ =
+        std::make_unique<BoardWatcher>(board_, num_workers(), &reporter_);
+    return absl::OkStatus();
+  }
+
+  const TrainingRunOptions& run_;
+  Reporter& reporter_;
+  absl::Status status_;
+  ImageShape shape_;
+  ActorHandle<ProgressBoard> board_;  // Empty unless somebody looks.
+  std::unique_ptr<BoardWatcher> watcher_;
+};
+
+absl::Status RunDistributed(const TrainingRunOptions& options,
+                            ProgressBar* bar) {
+  Reporter reporter(bar, options.epochs);
+  ReportingTrainer trainer(options, &reporter);
+  MR_RETURN_IF_ERROR(trainer.Train({.epochs = options.epochs}).status());
+  MR_RETURN_IF_ERROR(trainer.status());
+  trainer.StopWatching();
+
+  for (int i = 0; i < trainer.num_workers(); ++i) {
+    // One at a time, so that this process never holds them all.
+    absl::StatusOr<NamedTensors> weights =
+        trainer.workers()[i].Call<&GanWorker::GetWeights>().Get();
+    if (!weights.ok()) {
+      return Annotate(weights.status(), absl::StrCat("cannot save worker ", i));
+    }
+    const std::string folder = absl::StrCat(options.save_dir, "/worker_", i);
+    MR_RETURN_IF_ERROR(MakeDirectories(folder));
+    MR_RETURN_IF_ERROR(SaveGanModel(
+        folder + "/generator.pt",
+        {.network = GanNetwork::kGenerator,
+         .latent_dim = options.worker.latent_dim,
+         .shape = trainer.shape(),
+         .weights = SelectNetwork(GanNetwork::kGenerator, *weights)}));
+  }
+  // The last synchronisation was after the last epoch.
+  MR_ASSIGN_OR_RETURN(const NamedTensors average, trainer.PullWeights());
+  bar->Print(absl::StrCat(
+      "Workers: ", options.save_dir, "/worker_0",
+      trainer.num_workers() == 1
+          ? ""
+          : absl::StrCat(" to worker_", trainer.num_workers() - 1)));
+  return SaveResult(options, trainer.shape(), average, bar);
+}
+
+}  // namespace
+
+absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar) {
+  MR_RETURN_IF_ERROR(PrepareFolder(options.save_dir));
+  try {
+    return options.distributed ? RunDistributed(options, bar)
+                               : RunSingle(options, bar);
+  } catch (const std::exception& error) {
+    // LibTorch adds a backtrace.
+    const std::string text = error.what();
+    return absl::InternalError(text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace miniray::ml

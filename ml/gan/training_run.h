@@ -1,0 +1,41 @@
+// One run of the `train` program: trains, shows how far it is, saves.
+
+#ifndef MINIRAY_ML_GAN_TRAINING_RUN_H_
+#define MINIRAY_ML_GAN_TRAINING_RUN_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "ml/cli/progress_bar.h"
+#include "ml/gan/gan_worker.h"
+#include "train/options.h"
+
+namespace miniray::ml {
+
+struct TrainingRunOptions {
+  GanWorkerOptions worker;
+  int epochs = 10;
+  int threads = 1;  // Compute threads of the process, or of each worker.
+  std::string save_dir;
+
+  // On a cluster: the one of `trainer.cluster`. Else in this process, and
+  // `trainer` does not matter.
+  bool distributed = false;
+  train::TrainerOptions trainer;
+};
+
+// Trains and writes to save_dir, which is made if need be:
+//   generator.pt, discriminator.pt   the model; of several workers, the average
+//   samples.png                      64 images of that generator
+//   worker_0/generator.pt, ...       each worker's own (distributed only)
+// Workers may be on other machines; all files are written here. Each is whole
+// or not there, and nothing is written before training has ended well.
+//
+// Prints a line an epoch and, at the end, where the files are.
+//
+// Errors: those of the folder, before training; of the data, of a worker.
+absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar);
+
+}  // namespace miniray::ml
+
+#endif  // MINIRAY_ML_GAN_TRAINING_RUN_H_

@@ -1,0 +1,276 @@
+// Trains a GAN, in this process or on a cluster. See README.md.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "glog/logging.h"
+#include "ml/cli/blas_check.h"
+#include "ml/cli/flags.h"
+#include "ml/cli/progress_bar.h"
+#include "ml/data/dataset_loader.h"
+#include "ml/gan/architecture.h"
+#include "ml/gan/training_run.h"
+#include "ps/strategy_registry.h"
+#include "runtime/api/miniray.h"
+#include "runtime/base/status_macros.h"
+
+ABSL_FLAG(std::string, mode, "single",
+          "single: in this process; distributed: with workers on a cluster");
+ABSL_FLAG(int64_t, epochs, 10, "passes over the data");
+ABSL_FLAG(int64_t, batch_size, 128, "images in a step of each worker");
+ABSL_FLAG(int64_t, latent_dim, 100, "numbers that the generator starts from");
+ABSL_FLAG(double, lr, 0.0002, "learning rate of Adam");
+ABSL_FLAG(double, label_smoothing, 0,
+          "real images count as real to 1 minus this");
+ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same run");
+ABSL_FLAG(int64_t, threads, 0,
+          "compute threads of each worker; 0: one, and in single mode one for "
+          "each core");
+ABSL_FLAG(std::string, save_dir, "models/gan",
+          "folder for generator.pt, discriminator.pt and samples.png");
+
+ABSL_FLAG(std::string, dataset, "fashion-mnist",
+          "fashion-mnist, mnist, cifar10 or synthetic");
+ABSL_FLAG(std::string, data_dir, "",
+          "folder of the data set on the workers' machines; fashion-mnist "
+          "needs none where the package dataset-fashion-mnist is installed");
+ABSL_FLAG(int64_t, limit, 0, "use only the first N images; 0: all");
+
+ABSL_FLAG(int64_t, workers, 4, "worker processes");
+ABSL_FLAG(int64_t, sync_interval, 5,
+          "epochs from one synchronisation of the workers to the next; the "
+          "last epoch always ends with one");
+ABSL_FLAG(std::string, sync_strategy, "average",
+          "how the workers' weights become one: average, weighted, momentum, "
+          "or one that a plug-in brings");
+ABSL_FLAG(double, momentum, 0.9, "option of the strategy momentum");
+ABSL_FLAG(std::string, sync_options, "",
+          "further options of the strategy: name=value,name=value");
+ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
+ABSL_FLAG(double, start_timeout, 60,
+          "seconds to wait for the cluster to have room for the workers");
+ABSL_FLAG(std::string, job_id, "",
+          "name of the job on the dashboard; empty: one is made up");
+
+namespace miniray::ml {
+namespace {
+
+ProgramHelp Help() {
+  return {
+      .name = "train",
+      .summary =
+          "Trains a generative adversarial network on images: in this process, "
+          "or data-parallel with workers that are synchronised every few "
+          "epochs. Without --address, distributed mode starts a cluster on "
+          "this machine for the time of the run.",
+      .groups = {{"Training",
+                  {"mode", "epochs", "batch_size", "latent_dim", "lr",
+                   "label_smoothing", "seed", "threads", "save_dir"}},
+                 {"Data", {"dataset", "data_dir", "limit"}},
+                 {"Distributed mode",
+                  {"workers", "sync_interval", "sync_strategy", "momentum",
+                   "sync_options", "num_cpus_per_worker", "start_timeout",
+                   "job_id"}}},
+      .other_flags = {{"address=HOST:PORT",
+                       "head of the cluster; default $MINIRAY_ADDRESS"}},
+      .examples = {
+          {"train --epochs=10", "Fashion-MNIST, every core of this machine"},
+          {"train --mode=distributed --workers=2 --sync-interval=1",
+           "the same with two workers on this machine"},
+          {"train --mode=distributed --workers=4 --address=10.0.0.1:6380 "
+           "--dataset=cifar10 --data-dir=/data/cifar10 --epochs=100",
+           "CIFAR-10 on a cluster"},
+          {"train --dataset=synthetic --epochs=1",
+           "a quick look whether everything works"}}};
+}
+
+absl::Status AtLeast(int64_t value, int64_t minimum, absl::string_view flag) {
+  if (value >= minimum) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, " is ", value, "; expected ", minimum, " or more"));
+}
+
+absl::Status AtMost(int64_t value, int64_t maximum, absl::string_view flag) {
+  if (value <= maximum) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, " is ", value, "; expected ", maximum, " or less"));
+}
+
+// A value as a strategy would take it.
+ps::OptionValue ParseOptionValue(const std::string& text) {
+  if (text == "true") return true;
+  if (text == "false") return false;
+  if (int64_t integer; absl::SimpleAtoi(text, &integer)) return integer;
+  if (double number; absl::SimpleAtod(text, &number)) return number;
+  return text;
+}
+
+absl::StatusOr<ps::StrategyOptions> StrategyOptionsFromFlags() {
+  constexpr double kDefaultMomentum = 0.9;
+  const std::string strategy = absl::GetFlag(FLAGS_sync_strategy);
+  ps::StrategyOptions options;
+  // Given without use, it is an error rather than without effect.
+  const double momentum = absl::GetFlag(FLAGS_momentum);
+  if (strategy == "momentum" || momentum != kDefaultMomentum) {
+    options.Set("momentum", momentum);
+  }
+  for (const absl::string_view part : absl::StrSplit(
+           absl::GetFlag(FLAGS_sync_options), ',', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> option =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    if (option.first.empty() || option.second.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--sync-options has '", part, "'; expected name=value"));
+    }
+    options.Set(option.first, ParseOptionValue(option.second));
+  }
+  MR_RETURN_IF_ERROR(
+      ps::StrategyRegistry::Get().Create(strategy, options).status());
+  return options;
+}
+
+absl::Status CheckDataset(const std::string& name) {
+  const std::vector<std::string> known = RegisteredDatasets();
+  if (std::find(known.begin(), known.end(), name) != known.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--dataset is '", name,
+                                                 "'; expected one of ",
+                                                 absl::StrJoin(known, ", ")));
+}
+
+// Checks the flags and returns what they say; connects to nothing.
+absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
+  constexpr int64_t kMaxWorkers = 10000;
+  constexpr int64_t kMaxEpochs = 1000000;
+  TrainingRunOptions options;
+
+  const std::string mode = absl::GetFlag(FLAGS_mode);
+  if (mode != "single" && mode != "distributed") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mode is '", mode, "'; expected single or distributed"));
+  }
+  options.distributed = mode == "distributed";
+  MR_RETURN_IF_ERROR(AtLeast(absl::GetFlag(FLAGS_epochs), 1, "epochs"));
+  MR_RETURN_IF_ERROR(AtMost(absl::GetFlag(FLAGS_epochs), kMaxEpochs, "epochs"));
+  options.epochs = static_cast<int>(absl::GetFlag(FLAGS_epochs));
+  MR_RETURN_IF_ERROR(AtLeast(absl::GetFlag(FLAGS_threads), 0, "threads"));
+  MR_RETURN_IF_ERROR(AtMost(absl::GetFlag(FLAGS_threads), 1024, "threads"));
+  options.threads = static_cast<int>(absl::GetFlag(FLAGS_threads));
+  if (options.threads == 0) {
+    options.threads =
+        options.distributed
+            ? 1
+            : std::max(1,
+                       static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  options.save_dir = absl::GetFlag(FLAGS_save_dir);
+  if (options.save_dir.empty()) {
+    return absl::InvalidArgumentError("--save-dir is empty; expected a folder");
+  }
+
+  GanWorkerOptions& worker = options.worker;
+  worker.dataset = absl::GetFlag(FLAGS_dataset);
+  MR_RETURN_IF_ERROR(CheckDataset(worker.dataset));
+  worker.data_dir = absl::GetFlag(FLAGS_data_dir);
+  worker.limit = absl::GetFlag(FLAGS_limit);
+  MR_RETURN_IF_ERROR(AtLeast(worker.limit, 0, "limit"));
+  worker.batch_size = absl::GetFlag(FLAGS_batch_size);
+  MR_RETURN_IF_ERROR(AtLeast(worker.batch_size, 2, "batch-size"));
+  worker.latent_dim = absl::GetFlag(FLAGS_latent_dim);
+  MR_RETURN_IF_ERROR(AtLeast(worker.latent_dim, 1, "latent-dim"));
+  MR_RETURN_IF_ERROR(AtMost(worker.latent_dim, kMaxLatentDim, "latent-dim"));
+  worker.lr = absl::GetFlag(FLAGS_lr);
+  if (!std::isfinite(worker.lr) || worker.lr <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lr is ", worker.lr, "; expected a number above 0"));
+  }
+  worker.label_smoothing = absl::GetFlag(FLAGS_label_smoothing);
+  if (!(worker.label_smoothing >= 0 && worker.label_smoothing < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--label-smoothing is ", worker.label_smoothing,
+                     "; expected 0 or more and less than 1"));
+  }
+  worker.seed = absl::GetFlag(FLAGS_seed);
+
+  train::TrainerOptions& trainer = options.trainer;
+  MR_RETURN_IF_ERROR(AtLeast(absl::GetFlag(FLAGS_workers), 1, "workers"));
+  MR_RETURN_IF_ERROR(
+      AtMost(absl::GetFlag(FLAGS_workers), kMaxWorkers, "workers"));
+  trainer.num_workers = static_cast<int>(absl::GetFlag(FLAGS_workers));
+  MR_RETURN_IF_ERROR(
+      AtLeast(absl::GetFlag(FLAGS_sync_interval), 1, "sync-interval"));
+  trainer.sync_interval = static_cast<int>(
+      std::min(absl::GetFlag(FLAGS_sync_interval), kMaxEpochs));
+  trainer.sync_strategy = absl::GetFlag(FLAGS_sync_strategy);
+  MR_ASSIGN_OR_RETURN(trainer.strategy_options, StrategyOptionsFromFlags());
+  const double cpus = absl::GetFlag(FLAGS_num_cpus_per_worker);
+  if (!std::isfinite(cpus) || cpus < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--num-cpus-per-worker is ", cpus, "; expected a number, 0 or more"));
+  }
+  trainer.worker_resources.cpu = cpus;
+  const double timeout = absl::GetFlag(FLAGS_start_timeout);
+  if (!(timeout > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--start-timeout is ", timeout, "; expected seconds above 0"));
+  }
+  trainer.start_timeout = absl::Seconds(timeout);
+  return options;
+}
+
+absl::Status Run(TrainingRunOptions options) {
+  ProgressBar bar({});
+  if (options.distributed) {
+    ClusterOptions cluster;
+    // An embedded cluster on a small machine has room for every worker all the
+    // same: they share its cores.
+    cluster.embedded_num_cpus =
+        std::max(static_cast<double>(std::thread::hardware_concurrency()),
+                 std::ceil(options.trainer.num_workers *
+                           options.trainer.worker_resources.cpu));
+    MR_ASSIGN_OR_RETURN(options.trainer.cluster, Cluster::Connect(cluster));
+  }
+  const absl::Status status = RunTraining(options, &bar);
+  if (options.trainer.cluster.has_value()) options.trainer.cluster->Shutdown();
+  return status;
+}
+
+int Main(int argc, char** argv) {
+  FLAGS_logtostderr = true;
+  FLAGS_minloglevel = google::GLOG_WARNING;
+  google::InitGoogleLogging(argv[0]);
+  const ProgramHelp help = Help();
+  if (const auto exit_code = ParseCommandLine(help, argc, argv)) {
+    return *exit_code;
+  }
+  const absl::StatusOr<TrainingRunOptions> options = OptionsFromFlags();
+  if (!options.ok()) return Fail(help, options.status(), kExitUsage);
+  if (const std::string warning = BlasWarning(); !warning.empty()) {
+    std::cerr << help.name << ": " << warning << std::endl;
+  }
+  const absl::Status status = Run(*options);
+  return status.ok() ? 0 : Fail(help, status, kExitFailure);
+}
+
+}  // namespace
+}  // namespace miniray::ml
+
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  return miniray::ml::Main(argc, argv);
+}
