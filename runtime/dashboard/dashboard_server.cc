@@ -72,12 +72,11 @@ class DashboardServerImpl : public DashboardServer {
       port_ = -1;
     }
     if (port_ <= 0) {
-      return absl::UnavailableError(absl::StrCat(
-          "the dashboard cannot listen on ",
-          JoinHostPort(options_.host, options_.port), ": ",
-          errno != 0 ? std::strerror(errno) : "not an address of this machine",
-          "; choose another port, 0 for any that is free, or -1 for no "
-          "dashboard"));
+      return absl::UnavailableError(
+          absl::StrCat("the dashboard cannot listen on ",
+                       JoinHostPort(options_.host, options_.port), ": ",
+                       errno != 0 ? std::strerror(errno)
+                                  : "not an address of this machine"));
     }
     thread_ = std::thread([this] {
       server_.listen_after_bind();

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
@@ -23,7 +24,6 @@
 #include "runtime/head/head_server.h"
 #include "runtime/worker/worker_daemon.h"
 #include "tools/cli/child.h"
-#include "tools/cli/head_client.h"
 #include "tools/cli/launch.h"
 #include "tools/cli/ready.h"
 #include "tools/cli/session.h"
@@ -101,13 +101,39 @@ absl::Status DescribeAccess(const Session& session, const std::string& token,
   return absl::OkStatus();
 }
 
+absl::Status Advise(const absl::Status& status, absl::string_view advice) {
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; ", advice));
+}
+
+absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
+    const StartOptions& options, const std::string& token,
+    const std::string& session_dir) {
+  auto head = HeadServer::Start({.host = options.host,
+                                 .port = options.port,
+                                 .token = token,
+                                 .session_dir = session_dir});
+  if (absl::IsUnavailable(head.status())) {
+    return Advise(head.status(),
+                  "choose another --port, 0 for any that is free");
+  }
+  return head;
+}
+
 absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
     const StartOptions& options, const std::string& token,
     const HeadServer& head) {
   if (options.dashboard_port < 0) return nullptr;
-  return DashboardServer::Start({.port = options.dashboard_port,
-                                 .token = token,
-                                 .state = [&head] { return head.GetState(); }});
+  auto dashboard = DashboardServer::Start(
+      {.port = options.dashboard_port, .token = token, .state = [&head] {
+         return head.GetState();
+       }});
+  if (absl::IsUnavailable(dashboard.status())) {
+    return Advise(dashboard.status(),
+                  "choose another --dashboard_port, 0 for any that is free, -1 "
+                  "for no dashboard");
+  }
+  return dashboard;
 }
 
 // Says that this process is ready, then blocks until it is to stop.
@@ -122,7 +148,7 @@ absl::StatusOr<StopEvents::Event> Serve(const ReadyMessage& message,
   }
   const std::string name =
       message.node_id.empty() ? "the head" : message.node_id;
-  LOG(INFO) << name << " is ready; the head's address: " << message.address;
+  LOG(INFO) << name << " is ready, head address " << message.address;
   StopEvents::Event event = stop->Wait(child_pidfd);
   LOG(INFO) << name << " stops: " << event.what;
   return event;
@@ -175,10 +201,7 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
   if (token.empty() && !IsLoopback(options.host)) token = NewToken();
 
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
-                      HeadServer::Start({.host = options.host,
-                                         .port = options.port,
-                                         .token = token,
-                                         .session_dir = session.folder}));
+                      StartHead(options, token, session.folder));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<DashboardServer> dashboard,
                       StartDashboard(options, token, *head));
   const int dashboard_port = dashboard == nullptr ? -1 : dashboard->port();
@@ -216,7 +239,10 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .node_ip = options.node_ip,
                            .session_dir = session.folder});
   if (!started.ok()) {
-    return ExplainHeadFailure(started.status(), options.address);
+    return started.status().code() == absl::StatusCode::kUnauthenticated
+               ? Annotate(started.status(),
+                          absl::StrCat("the head at ", options.address))
+               : started.status();
   }
   WorkerDaemon& daemon = **started;
 

@@ -2,13 +2,42 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/client_context.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
 namespace miniray::cli {
+namespace {
+
+// gRPC puts the cause behind all that it tried: "...: ...: Connection refused".
+absl::string_view Cause(absl::string_view message) {
+  const size_t colon = message.rfind(": ");
+  return colon == absl::string_view::npos ? message : message.substr(colon + 2);
+}
+
+absl::Status Explain(const absl::Status& status, const std::string& address) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::UnavailableError(absl::StrCat(
+          "no head answers at ", address, " (", Cause(status.message()),
+          "); check the address and the network, or start a head "
+          "there with: miniray start --head"));
+    case absl::StatusCode::kUnimplemented:
+      return absl::UnimplementedError(absl::StrCat(
+          "what answers at ", address, " is not a head of this version (",
+          Cause(status.message()), ")"));
+    default:
+      return Annotate(status, absl::StrCat("the head at ", address));
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<v1::GetClusterStateResponse> FetchClusterState(
     const std::string& address, const std::string& token,
@@ -20,33 +49,8 @@ absl::StatusOr<v1::GetClusterStateResponse> FetchClusterState(
   v1::GetClusterStateResponse response;
   const grpc::Status status =
       stub->GetClusterState(&context, v1::GetClusterStateRequest(), &response);
-  if (!status.ok()) return ExplainHeadFailure(FromGrpcStatus(status), address);
+  if (!status.ok()) return Explain(FromGrpcStatus(status), address);
   return response;
-}
-
-absl::Status ExplainHeadFailure(const absl::Status& status,
-                                const std::string& address) {
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return absl::UnavailableError(absl::StrCat(
-          "no head answers at ", address,
-          "; check the address and the network, or start one there with: "
-          "miniray start --head (",
-          status.message(), ")"));
-    case absl::StatusCode::kUnauthenticated:
-      return absl::UnauthenticatedError(absl::StrCat(
-          "the head at ", address,
-          " asks for its token; set MINIRAY_TOKEN as `miniray start --head` "
-          "showed it, or pass --token_file (",
-          status.message(), ")"));
-    case absl::StatusCode::kUnimplemented:
-      return absl::UnimplementedError(absl::StrCat(
-          "what answers at ", address, " is not a head of this version (",
-          status.message(), ")"));
-    default:
-      return status;
-  }
 }
 
 }  // namespace miniray::cli

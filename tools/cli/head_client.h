@@ -5,21 +5,17 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/head.pb.h"
 
 namespace miniray::cli {
 
-// Errors: see ExplainHeadFailure.
+// Errors: UNAVAILABLE, nobody answers there within `timeout`. UNAUTHENTICATED,
+// the token is wrong or missing. All say what to do.
 absl::StatusOr<v1::GetClusterStateResponse> FetchClusterState(
     const std::string& address, const std::string& token,
     absl::Duration timeout);
-
-// Makes of a call's failure a message that says what to do.
-absl::Status ExplainHeadFailure(const absl::Status& status,
-                                const std::string& address);
 
 }  // namespace miniray::cli
 

@@ -63,6 +63,7 @@ std::vector<ProcessId> Descendants(pid_t pid) {
     const auto [first, last] = children.equal_range(open.back());
     open.pop_back();
     for (auto child = first; child != last; ++child) {
+      if (child->second == getpid()) continue;
       open.push_back(child->second);
       const absl::StatusOr<uint64_t> ticks = ProcessStartTicks(child->second);
       if (ticks.ok()) found.push_back({child->second, *ticks});
@@ -71,7 +72,7 @@ std::vector<ProcessId> Descendants(pid_t pid) {
   return found;
 }
 
-void Signal(const ProcessId& process, int signal) {
+void SendSignal(const ProcessId& process, int signal) {
   // The descriptor keeps meaning the process that had the pid when it was
   // opened, so that the check holds until the signal is sent.
   const ScopedFd pidfd(
@@ -83,6 +84,23 @@ void Signal(const ProcessId& process, int signal) {
   } else if (unsupported) {
     kill(process.pid, signal);
   }
+}
+
+void KillTree(const ProcessId& root, absl::Duration timeout) {
+  std::vector<ProcessId> tree = {root};
+  SendSignal(root, SIGSTOP);
+  // What a process had started before it was stopped shows in the next look.
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const ProcessId& process : Descendants(root.pid)) {
+      if (std::count(tree.begin(), tree.end(), process) > 0) continue;
+      SendSignal(process, SIGSTOP);
+      tree.push_back(process);
+      grew = true;
+    }
+  }
+  for (const ProcessId& process : tree) SendSignal(process, SIGKILL);
+  WaitUntilGone(tree, timeout);
 }
 
 bool WaitUntilGone(const std::vector<ProcessId>& processes,

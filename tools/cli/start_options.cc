@@ -2,10 +2,14 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -14,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "tools/cli/flags.h"
@@ -27,6 +32,28 @@ bool IsIpAddress(const std::string& text) {
   in6_addr address;
   return inet_pton(AF_INET, text.c_str(), &address) == 1 ||
          inet_pton(AF_INET6, text.c_str(), &address) == 1;
+}
+
+// True for an address that others can call: not 0.0.0.0, which means all.
+bool IsOwnAddress(const std::string& ip) {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&storage);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&storage);
+  if (inet_pton(AF_INET, ip.c_str(), &v4->sin_addr) == 1) {
+    if (v4->sin_addr.s_addr == htonl(INADDR_ANY)) return false;
+    storage.ss_family = AF_INET;
+    size = sizeof(*v4);
+  } else if (inet_pton(AF_INET6, ip.c_str(), &v6->sin6_addr) == 1) {
+    if (IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr)) return false;
+    storage.ss_family = AF_INET6;
+    size = sizeof(*v6);
+  } else {
+    return false;
+  }
+  const ScopedFd fd(socket(storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd.valid() &&
+         bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) == 0;
 }
 
 absl::Status CheckPort(absl::string_view flag, int port, int lowest) {
@@ -104,9 +131,10 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
   }
   if (!quantity.contains("memory")) quantity["memory"] = MachineMemoryBytes();
   options->node_ip = absl::GetFlag(FLAGS_node_ip);
-  if (!options->node_ip.empty() && !IsIpAddress(options->node_ip)) {
+  if (!options->node_ip.empty() && !IsOwnAddress(options->node_ip)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--node_ip=", options->node_ip, " is not an IP address"));
+        absl::StrCat("--node_ip=", options->node_ip,
+                     " is not an IP address of this machine"));
   }
   return absl::OkStatus();
 }
@@ -129,12 +157,12 @@ absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line) {
   options.detached = absl::GetFlag(FLAGS_detached);
   options.ready_fd = absl::GetFlag(FLAGS_ready_fd);
   options.lifeline_fd = absl::GetFlag(FLAGS_lifeline_fd);
-  MR_RETURN_IF_ERROR(CheckFd("ready_fd", options.ready_fd));
-  MR_RETURN_IF_ERROR(CheckFd("lifeline_fd", options.lifeline_fd));
   if (!options.block) {
     MR_RETURN_IF_ERROR(RefuseFlags(
         line, {"ready_fd", "lifeline_fd", "detached"}, "goes with --block"));
   }
+  MR_RETURN_IF_ERROR(CheckFd("ready_fd", options.ready_fd));
+  MR_RETURN_IF_ERROR(CheckFd("lifeline_fd", options.lifeline_fd));
   return options;
 }
 

@@ -20,6 +20,7 @@ namespace miniray::cli {
 namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(10);
+constexpr absl::Duration kOrphanGrace = absl::Seconds(1);
 // A killed process is gone as soon as the kernel has cleaned up after it.
 constexpr absl::Duration kKillWait = absl::Seconds(5);
 
@@ -37,17 +38,6 @@ ProcessId IdOf(const ProcessRecord& record) {
   return {record.pid, record.start_ticks};
 }
 
-// Kills the process and all that descends from it: a daemon's actors, whose
-// groups nobody would end after it.
-void KillTree(const ProcessId& process) {
-  // Stopped, it starts no more of them.
-  Signal(process, SIGSTOP);
-  std::vector<ProcessId> tree = Descendants(process.pid);
-  tree.push_back(process);
-  for (const ProcessId& member : tree) Signal(member, SIGKILL);
-  WaitUntilGone(tree, kKillWait);
-}
-
 // Returns those that are still there. All of `records` are of one role.
 std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
                                    bool force) {
@@ -60,13 +50,13 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
     }
   }
   if (!force) {
-    for (const ProcessId& process : processes) Signal(process, SIGTERM);
+    for (const ProcessId& process : processes) SendSignal(process, SIGTERM);
     WaitUntilGone(processes, kGrace);
   }
   std::vector<ProcessRecord> left;
   for (const ProcessRecord& record : records) {
     const bool killed = IsAlive(record);
-    if (killed) KillTree(IdOf(record));
+    if (killed) KillTree(IdOf(record), kKillWait);
     if (IsAlive(record)) {
       left.push_back(record);
       continue;
@@ -75,8 +65,10 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
     std::cout << (killed ? "Killed " : "Stopped ") << Describe(record)
               << (killed && !force ? ", which did not stop" : "") << ".\n";
   }
+  // They end with their daemon by themselves, if they can.
+  WaitUntilGone(descendants, kOrphanGrace);
   for (const ProcessId& orphan : descendants) {
-    if (IsAlive(orphan)) KillTree(orphan);
+    if (IsAlive(orphan)) KillTree(orphan, kKillWait);
   }
   return left;
 }

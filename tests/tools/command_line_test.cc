@@ -1,0 +1,131 @@
+#include "tools/cli/command_line.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/start_options.h"
+#include "tools/cli/verbs.h"
+
+namespace miniray::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+class CommandLineTest : public ::testing::Test {
+ private:
+  absl::FlagSaver saver_;
+};
+
+absl::StatusOr<StartOptions> Read(const std::vector<std::string>& args) {
+  const absl::FlagSaver saver;
+  const auto line = ParseCommandLine(args, Verbs());
+  if (!line.ok()) return line.status();
+  return ReadStartOptions(*line);
+}
+
+TEST_F(CommandLineTest, SpellingsOfFlags) {
+  const auto line = ParseCommandLine(
+      {"start", "--num-cpus", "2.5", "--dashboard_port=-1", "--node-ip=1.2.3.4",
+       "--head", "--port", "0", "--block=false"},
+      Verbs());
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->verb->name, "start");
+  EXPECT_EQ(absl::GetFlag(FLAGS_num_cpus), 2.5);
+  EXPECT_EQ(absl::GetFlag(FLAGS_dashboard_port), -1);
+  EXPECT_EQ(absl::GetFlag(FLAGS_node_ip), "1.2.3.4");
+  EXPECT_TRUE(absl::GetFlag(FLAGS_head));
+  EXPECT_FALSE(absl::GetFlag(FLAGS_block));
+  EXPECT_THAT(line->given,
+              UnorderedElementsAre("num_cpus", "dashboard_port", "node_ip",
+                                   "head", "port", "block"));
+}
+
+TEST_F(CommandLineTest, NegatedBool) {
+  const auto line = ParseCommandLine({"start", "--head", "--nohead"}, Verbs());
+  ASSERT_TRUE(line.ok());
+  EXPECT_FALSE(absl::GetFlag(FLAGS_head));
+}
+
+TEST_F(CommandLineTest, NegativeNumberIsAValue) {
+  ASSERT_TRUE(ParseCommandLine({"start", "--num_cpus", "-1"}, Verbs()).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_num_cpus), -1);
+}
+
+TEST_F(CommandLineTest, ForwardsWhatWasGiven) {
+  const auto line = ParseCommandLine(
+      {"start", "--head", "--num-cpus", "2", "--resources", "a=1,b=2"},
+      Verbs());
+  ASSERT_TRUE(line.ok());
+  EXPECT_THAT(
+      ForwardFlags(*line, {"num_cpus", "port", "resources", "head"}),
+      ElementsAre("--num_cpus=2", "--resources=a=1,b=2", "--head=true"));
+}
+
+TEST_F(CommandLineTest, HelpNamesEveryFlag) {
+  for (const Verb& verb : Verbs()) {
+    for (const std::string& flag : verb.flags) {
+      EXPECT_NE(absl::FindCommandLineFlag(flag), nullptr) << flag;
+      EXPECT_THAT(verb.help, HasSubstr("--" + flag)) << verb.name;
+    }
+    for (const std::string& flag : verb.hidden_flags) {
+      EXPECT_NE(absl::FindCommandLineFlag(flag), nullptr) << flag;
+    }
+  }
+}
+
+TEST_F(CommandLineTest, HeadWithoutCpusIsOnlyAHead) {
+  const auto options = Read({"start", "--head", "--host=localhost"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->host, "127.0.0.1");
+  EXPECT_EQ(options->port, 6380);
+  EXPECT_EQ(options->dashboard_port, 8266);
+  EXPECT_FALSE(options->with_daemon);
+  EXPECT_FALSE(Read({"start", "--head", "--num_cpus=0"})->with_daemon);
+  EXPECT_TRUE(Read({"start", "--head", "--num_cpus=1"})->with_daemon);
+}
+
+TEST_F(CommandLineTest, NodeOffersTheMachine) {
+  const auto options = Read({"start", "--address=127.0.0.1:1"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_THAT(options->resources.quantity(),
+              UnorderedElementsAre(Pair("CPU", UsableCpus()),
+                                   Pair("memory", MachineMemoryBytes())));
+  EXPECT_GE(UsableCpus(), 1);
+  EXPECT_GT(MachineMemoryBytes(), 1 << 27);
+}
+
+TEST_F(CommandLineTest, NodeMayOfferNoCpu) {
+  const auto options = Read({"start", "--address=[::1]:1", "--num_cpus=0"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->resources.quantity().at("CPU"), 0);
+}
+
+TEST(ParseResourcesTest, Lists) {
+  EXPECT_THAT(ParseResources("").value().quantity(), ElementsAre());
+  EXPECT_THAT(
+      ParseResources(" a =1,b=0.5,memory=1e9").value().quantity(),
+      UnorderedElementsAre(Pair("a", 1), Pair("b", 0.5), Pair("memory", 1e9)));
+}
+
+TEST(ParseResourcesTest, Mistakes) {
+  for (const char* list : {"a", "a=", "=1", "a=x", "a=-1", "a=inf", "a=nan",
+                           "a=1,a=2", "CPU=1", "GPU=1", "a=1 b=2"}) {
+    const auto resources = ParseResources(list);
+    EXPECT_EQ(resources.status().code(), absl::StatusCode::kInvalidArgument)
+        << list;
+    EXPECT_THAT(std::string(resources.status().message()),
+                HasSubstr("--resources"));
+  }
+}
+
+}  // namespace
+}  // namespace miniray::cli

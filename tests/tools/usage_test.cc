@@ -1,0 +1,141 @@
+// Command lines of `miniray` that are wrong, and help.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/process_records.h"
+#include "tests/tools/miniray_command.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+struct Mistake {
+  std::vector<std::string> args;
+  std::string message;
+  int exit_code = 2;
+};
+
+class MistakeTest : public CommandTest,
+                    public ::testing::WithParamInterface<Mistake> {};
+
+TEST_P(MistakeTest, IsOneClearLineAndLeavesNothing) {
+  const Mistake& mistake = GetParam();
+  const CommandResult result = Run(mistake.args);
+  EXPECT_EQ(result.exit_code, mistake.exit_code);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, StartsWith("miniray: "));
+  EXPECT_THAT(result.err, HasSubstr(mistake.message));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+      << result.err;
+  EXPECT_THAT(ProcessesOf(runtime_dir()), IsEmpty());
+  EXPECT_THAT(ListProcessRecords().value(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Usage, MistakeTest,
+    ::testing::ValuesIn(std::vector<Mistake>{
+        {{}, "start, status, stop"},
+        {{"begin"}, "unknown command 'begin'"},
+        {{"--head"}, "unknown command '--head'"},
+        {{"start"}, "--head"},
+        {{"start", "head"}, "unexpected argument 'head'"},
+        {{"start", "--head", "--", "x"}, "unexpected argument '--'"},
+        {{"start", "--head", "--hosts=1"}, "unknown flag '--hosts'"},
+        {{"start", "--head", "--force"}, "unknown flag '--force'"},
+        {{"start", "--head", "--flagfile=/dev/null"}, "'--flagfile'"},
+        {{"start", "--head", "--nohost"}, "unknown flag '--nohost'"},
+        {{"start", "--head", "--port"}, "--port needs a value"},
+        {{"start", "--port", "--head"}, "--port needs a value"},
+        {{"start", "--head", "--port=x"}, "--port=x: expected a whole number"},
+        {{"start", "--head", "--port=-1"}, "[0, 65535]"},
+        {{"start", "--head", "--port=65536"}, "[0, 65535]"},
+        {{"start", "--head", "--dashboard-port=-2"}, "[-1, 65535]"},
+        {{"start", "--head=maybe"}, "--head=maybe: expected true or false"},
+        {{"start", "--head", "--num_cpus", "-1"}, "--num_cpus=-1"},
+        {{"start", "--head", "--num_cpus=many"}, "expected a number"},
+        {{"start", "--head", "--num_cpus=nan"}, "--num_cpus=nan"},
+        {{"start", "--head", "--host=somewhere"}, "is not an IP address"},
+        {{"start", "--head", "--address=1.2.3.4:5"}, "not both"},
+        {{"start", "--head", "--num_gpus=1"}, "add --num_cpus"},
+        {{"start", "--head", "--ready_fd=3"}, "goes with --block"},
+        {{"start", "--head", "--block", "--ready_fd=77"}, "--ready_fd=77"},
+        {{"start", "--address=here"}, "HOST:PORT"},
+        {{"start", "--address="}, "HOST:PORT"},
+        {{"start", "--address=1.2.3.4:5", "--port=6"}, "goes with --head"},
+        {{"start", "--address=1.2.3.4:5", "--num_gpus=-1"}, "--num_gpus=-1"},
+        {{"start", "--address=1.2.3.4:5", "--resources=a"}, "'a'"},
+        {{"start", "--address=1.2.3.4:5", "--node_ip=me"}, "--node_ip=me"},
+        {{"start", "--address=1.2.3.4:5", "--node_ip=198.51.100.1"},
+         "--node_ip=198.51.100.1 is not an IP address of this machine"},
+        {{"start", "--address=1.2.3.4:5", "--node_ip=0.0.0.0"},
+         "--node_ip=0.0.0.0 is not an IP address of this machine"},
+        {{"status", "--address=here"}, "HOST:PORT"},
+        {{"status", "--format=xml"}, "table or json"},
+        {{"stop", "--all"}, "unknown flag '--all'"},
+        {{"help", "begin"}, "unknown command 'begin'"},
+    }));
+
+INSTANTIATE_TEST_SUITE_P(
+    Failure, MistakeTest,
+    ::testing::ValuesIn(std::vector<Mistake>{
+        {{"status"}, "miniray start --head", 1},
+        {{"status", "--address=127.0.0.1:1"},
+         "no head answers at 127.0.0.1:1 (Connection refused)",
+         1},
+        {{"start", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"start", "--head", "--host=198.51.100.1", "--port=0",
+          "--dashboard_port=-1"},
+         "cannot listen on 198.51.100.1",
+         1},
+        {{"start", "--head", "--port=0", "--token_file=/no/such"},
+         "/no/such: No such file",
+         1},
+        {{"start", "--head", "--port=0", "--token_file=/dev/null"},
+         "--token_file=/dev/null is empty",
+         1},
+    }));
+
+class HelpTest : public CommandTest {};
+
+TEST_F(HelpTest, EveryVerbHasHelpWithExamples) {
+  for (const std::string verb : {"start", "status", "stop"}) {
+    const CommandResult help = Run({verb, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr("Examples:\n  miniray " + verb));
+    EXPECT_THAT(help.err, IsEmpty());
+    EXPECT_EQ(Run({"help", verb}).out, help.out);
+    EXPECT_EQ(Run({verb, "--no-such-flag", "-h"}).out, help.out);
+  }
+}
+
+TEST_F(HelpTest, GeneralHelpAndVersion) {
+  const CommandResult help = Run({"help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("miniray start --head"));
+  EXPECT_EQ(Run({"--help"}).out, help.out);
+  const CommandResult version = Run({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, StartsWith("miniray 0."));
+}
+
+TEST_F(HelpTest, UnusableRuntimeFolderIsNamed) {
+  setenv("MINIRAY_RUNTIME_DIR", "/dev/null/x", 1);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"stop"},
+        {"start", "--head", "--port=0", "--dashboard_port=-1"}}) {
+    const CommandResult result = Run(args);
+    EXPECT_EQ(result.exit_code, 1) << absl::StrJoin(args, " ");
+    EXPECT_THAT(result.err, HasSubstr("/dev/null"));
+  }
+}
+
+}  // namespace
+}  // namespace miniray
