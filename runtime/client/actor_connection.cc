@@ -26,7 +26,7 @@ constexpr size_t kMaxPendingCalls = 100000;
 
 // How long the head may take to learn why an actor's connection broke. The
 // daemon reports a death within milliseconds; the rest is for a busy machine.
-constexpr absl::Duration kDeathReportWait = absl::Seconds(3);
+constexpr absl::Duration kDeathReportWait = absl::Seconds(5);
 constexpr absl::Duration kStartWait = absl::Seconds(20);
 
 // Streams to a living actor that may break one after the other before its calls

@@ -31,6 +31,8 @@ namespace internal {
 namespace {
 
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+// Where calls wait to fail: a head that restarts is back sooner.
+constexpr absl::Duration kLookupTimeout = absl::Seconds(5);
 constexpr int64_t kChunkBytes = 1 << 20;
 // Constructor arguments pass through the head and the daemon.
 constexpr size_t kMaxSpecBytes = 3 << 20;

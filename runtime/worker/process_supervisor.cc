@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -36,7 +35,6 @@ struct ChildPlan {
   int log;
   int null;
   int error_pipe;
-  pid_t parent;
 };
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
@@ -47,10 +45,6 @@ struct ChildPlan {
     _exit(127);
   };
   setpgid(0, 0);
-  // Dies with the daemon even while stopped (SIGSTOP) or before it runs code of
-  // ours. (The kernel means the death of the thread that forked: see Start.)
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != plan.parent) _exit(127);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -113,6 +107,7 @@ absl::StatusOr<std::unique_ptr<ProcessSupervisor>> ProcessSupervisor::Create(
     Callbacks callbacks) {
   auto supervisor =
       absl::WrapUnique(new ProcessSupervisor(std::move(callbacks)));
+  MR_ASSIGN_OR_RETURN(supervisor->guardian_, Guardian::Start());
   supervisor->wake_ = ScopedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!supervisor->wake_.valid()) return ErrnoStatus(errno, "eventfd");
   supervisor->thread_ = std::thread([s = supervisor.get()] { s->Loop(); });
@@ -165,8 +160,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
                           theirs.get(),
                           log.get(),
                           null.get(),
-                          error_write.get(),
-                          getpid()};
+                          error_write.get()};
   auto process = std::make_shared<Process>();
   {
     absl::MutexLock lock(&mu_);
@@ -181,6 +175,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
     if (pid < 0) return ErrnoStatus(fork_error, "fork");
     setpgid(pid, pid);  // Whoever comes first: a Stop may follow at once.
+    guardian_->Watch(pid);
     process->key = command.key;
     process->pid = pid;
     process->pidfd = ScopedFd(OpenPidfd(pid));
@@ -189,6 +184,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
       const absl::Status status = ErrnoStatus(errno, "pidfd_open");
       kill(-pid, SIGKILL);
       waitpid(pid, nullptr, 0);
+      guardian_->Forget(pid);
       return status;
     }
     error_write.reset();
@@ -200,6 +196,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
     } while (n < 0 && errno == EINTR);
     if (n == sizeof(error)) {
       waitpid(pid, nullptr, 0);
+      guardian_->Forget(pid);
       return ErrnoStatus(
           error,
           absl::StrCat("run ", command.executable,
@@ -323,6 +320,7 @@ void ProcessSupervisor::Reap(const std::shared_ptr<Process>& process) {
   if (reaped != process->pid) return;  // Not yet.
   // What it started itself goes with it.
   kill(-process->pid, SIGKILL);
+  guardian_->Forget(process->pid);
   callbacks_.on_exit(process->key, DescribeExit(status));
   absl::MutexLock lock(&mu_);
   processes_.erase(process->key);

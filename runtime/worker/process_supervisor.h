@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
 #include "runtime/base/framed_socket.h"
+#include "runtime/worker/guardian.h"
 
 namespace miniray {
 
@@ -87,6 +88,7 @@ class ProcessSupervisor {
   void Reap(const std::shared_ptr<Process>& process);
 
   const Callbacks callbacks_;
+  std::unique_ptr<Guardian> guardian_;
   ScopedFd wake_;  // eventfd
   absl::Mutex mu_;
   std::map<std::string, std::shared_ptr<Process>> processes_

@@ -98,7 +98,6 @@ class WorkerDaemonImpl : public WorkerDaemon {
       if (fetch_context_ != nullptr) fetch_context_->TryCancel();
     }
     if (supervisor_ != nullptr) supervisor_->StopAll(options_.stop_grace);
-    processes_gone_.Notify();
     if (starter_.joinable()) starter_.join();
     v1::NodeMessage leaving;
     leaving.mutable_leaving();
@@ -297,13 +296,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
     return absl::StrCat(actor_id, ".", incarnation);
   }
 
-  // Ends only when no process is left: see ProcessSupervisor::Start.
   void StarterLoop() {
-    StartActors();
-    processes_gone_.WaitForNotification();
-  }
-
-  void StartActors() {
     while (true) {
       v1::StartActor start;
       std::string key;
@@ -508,7 +501,6 @@ class WorkerDaemonImpl : public WorkerDaemon {
   const std::unique_ptr<v1::Head::Stub> stub_;
   std::unique_ptr<ProcessSupervisor> supervisor_;
   absl::Notification stopping_;
-  absl::Notification processes_gone_;
 
   absl::Mutex mu_;
   bool registered_ ABSL_GUARDED_BY(mu_) = false;
