@@ -155,6 +155,7 @@ struct ActorDefinition;
 
 template <class C, class... Args, auto... Methods>
 struct ActorDefinition<C, Constructor<Args...>, Methods...> {
+  using Class = C;
   using ConstructorArguments = std::tuple<std::decay_t<Args>...>;
   const char* macro_arguments;
 
@@ -201,9 +202,10 @@ struct ActorDefinition<C, Constructor<Args...>, Methods...> {
   }
 };
 
+// A MINIRAY_ACTOR of a base class does not count.
 template <class C>
 concept IsActor = requires(const C* actor) {
-  MinirayActor(actor);
+  requires std::is_same_v<typename decltype(MinirayActor(actor))::Class, C>;
 };
 
 template <class C>

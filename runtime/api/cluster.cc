@@ -123,6 +123,7 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
   internal::Client::Options client;
   client.head_address = options.address;
   client.token = options.token;
+  client.job_id = options.job_id;
   client.connect_timeout = options.connect_timeout;
   MR_ASSIGN_OR_RETURN(state->client, internal::Client::Connect(client));
   return Cluster(std::move(state));

@@ -31,6 +31,9 @@ struct ClusterOptions {
   // Secret of the cluster. Empty: $MINIRAY_TOKEN, else the token file that
   // `miniray start` left in the runtime folder on this machine.
   std::string token;
+  // Names the job that this driver opens; empty: one is made up. ALREADY_EXISTS
+  // if a running job has it.
+  std::string job_id;
   absl::Duration connect_timeout = absl::Seconds(10);
 
   // Embedded cluster only.

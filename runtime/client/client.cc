@@ -31,8 +31,9 @@ namespace internal {
 namespace {
 
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
-// Where calls wait to fail: a head that restarts is back sooner.
-constexpr absl::Duration kLookupTimeout = absl::Seconds(5);
+// For asking why a connection broke, beyond the time that the head itself may
+// wait for the answer: calls wait to fail, and a dead head never answers.
+constexpr absl::Duration kPostMortemTimeout = absl::Seconds(2);
 constexpr int64_t kChunkBytes = 1 << 20;
 // Constructor arguments pass through the head and the daemon.
 constexpr size_t kMaxSpecBytes = 3 << 20;
@@ -99,7 +100,8 @@ class DriverSession {
         if (ending_) return;
         error_ = status;
         if (!registered_ &&
-            status.code() == absl::StatusCode::kUnauthenticated) {
+            (status.code() == absl::StatusCode::kUnauthenticated ||
+             status.code() == absl::StatusCode::kAlreadyExists)) {
           fatal_ = true;
           return;
         }
@@ -171,13 +173,15 @@ class ClientImpl : public Client {
     MR_ASSIGN_OR_RETURN(executable_, ExecutablePath());
     v1::RegisterDriver registration;
     registration.set_job_id(options_.job_id);
+    registration.set_session_id(NewId("session"));
     registration.set_program(Program());
     registration.set_hostname(Hostname());
     registration.set_pid(getpid());
     session_ = std::make_unique<DriverSession>(stub_.get(), options_.token,
                                                registration);
     absl::Status status = session_->Begin(options_.connect_timeout);
-    if (status.ok() || status.code() == absl::StatusCode::kUnauthenticated) {
+    if (status.ok() || status.code() == absl::StatusCode::kUnauthenticated ||
+        status.code() == absl::StatusCode::kAlreadyExists) {
       return status;
     }
     return absl::UnavailableError(absl::StrCat(
@@ -343,9 +347,10 @@ class ClientImpl : public Client {
     };
     auto pending = std::make_shared<Pending>();
     pending->request = std::move(request);
-    PrepareContext(
-        &pending->context, options_.token,
-        kHeadTimeout + absl::Milliseconds(pending->request.wait_ms()));
+    PrepareContext(&pending->context, options_.token,
+                   (pending->request.min_version() > 0 ? kPostMortemTimeout
+                                                       : kHeadTimeout) +
+                       absl::Milliseconds(pending->request.wait_ms()));
     pending->context.set_wait_for_ready(true);
     {
       // Lock order: a connection's, then ours. Nothing here calls a connection

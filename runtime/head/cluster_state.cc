@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/version.h"
 
 namespace miniray {
 namespace {
@@ -210,14 +211,25 @@ void ClusterState::ActorExited(const std::string& node_id,
 
 // --- Drivers.
 
-void ClusterState::RegisterDriver(const v1::RegisterDriver& request,
-                                  Session session) {
+absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
+                                          Session session) {
   absl::MutexLock lock(&mu_);
   auto [it, is_new] = jobs_.try_emplace(request.job_id());
   Job& job = it->second;
+  if (!is_new && job.session_id != request.session_id()) {
+    if (job.info.state() == v1::JOB_STATE_RUNNING) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("job '", request.job_id(), "' is running: driver ",
+                       job.info.program(), ", pid ", job.info.pid(), " on ",
+                       job.info.hostname(), "; choose another job id"));
+    }
+    job = Job();
+    is_new = true;
+  }
   job.session = session;
+  job.session_id = request.session_id();
   job.grace_end = absl::InfiniteFuture();
-  if (!is_new) return;
+  if (!is_new) return absl::OkStatus();
   job.info.set_job_id(request.job_id());
   job.info.set_program(request.program());
   job.info.set_hostname(request.hostname());
@@ -226,6 +238,7 @@ void ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   job.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
   LOG(INFO) << "job " << request.job_id() << ": driver " << request.program()
             << ", pid " << request.pid() << " on " << request.hostname();
+  return absl::OkStatus();
 }
 
 void ClusterState::DriverLeft(const std::string& job_id, Session session) {
@@ -634,6 +647,7 @@ v1::GetClusterStateResponse ClusterState::Snapshot() const {
     *response.add_actors() = actor->info;
   }
   for (const auto& [id, job] : jobs_) *response.add_jobs() = job.info;
+  response.set_head_version(kVersion);
   return response;
 }
 

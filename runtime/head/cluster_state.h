@@ -66,7 +66,10 @@ class ClusterState {
 
   // --- Drivers.
 
-  void RegisterDriver(const v1::RegisterDriver& request, Session session);
+  // Opens the job, or takes the driver back after a break. An ended job's id
+  // may be used again. Errors: ALREADY_EXISTS, another driver runs this job.
+  absl::Status RegisterDriver(const v1::RegisterDriver& request,
+                              Session session);
   void DriverLeft(const std::string& job_id, Session session);
   void DriverDisconnected(const std::string& job_id, Session session);
 
@@ -106,6 +109,7 @@ class ClusterState {
   };
   struct Job {
     v1::JobInfo info;
+    std::string session_id;
     Session session = nullptr;
     absl::Time grace_end = absl::InfiniteFuture();
   };

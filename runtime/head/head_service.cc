@@ -128,8 +128,10 @@ class DriverStream
     }
     if (message_.has_register_driver() && job_id_.empty() &&
         !message_.register_driver().job_id().empty()) {
+      absl::Status status =
+          state_->RegisterDriver(message_.register_driver(), this);
+      if (!status.ok()) return Finish(ToGrpcStatus(status));
       job_id_ = message_.register_driver().job_id();
-      state_->RegisterDriver(message_.register_driver(), this);
       event_.mutable_registered();
       StartWrite(&event_);
     } else if (message_.has_leaving() && !job_id_.empty()) {

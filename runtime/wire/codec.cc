@@ -1,5 +1,7 @@
 #include "runtime/wire/codec.h"
 
+#include "runtime/base/utf8.h"
+
 namespace miniray {
 namespace internal {
 

@@ -163,36 +163,4 @@ absl::Status WireReader::Next(WireField* field) {
   }
 }
 
-bool IsUtf8(absl::string_view text) {
-  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
-  const unsigned char* const end = p + text.size();
-  while (p < end) {
-    if (*p < 0x80) {
-      ++p;
-      continue;
-    }
-    int extra = 0;
-    uint32_t rune = 0, least = 0;
-    if ((*p & 0xe0) == 0xc0) {
-      extra = 1, rune = *p & 0x1f, least = 0x80;
-    } else if ((*p & 0xf0) == 0xe0) {
-      extra = 2, rune = *p & 0x0f, least = 0x800;
-    } else if ((*p & 0xf8) == 0xf0) {
-      extra = 3, rune = *p & 0x07, least = 0x10000;
-    } else {
-      return false;
-    }
-    if (end - p <= extra) return false;
-    for (int i = 1; i <= extra; ++i) {
-      if ((p[i] & 0xc0) != 0x80) return false;
-      rune = rune << 6 | (p[i] & 0x3f);
-    }
-    if (rune < least || rune > 0x10ffff || (rune >= 0xd800 && rune < 0xe000)) {
-      return false;
-    }
-    p += extra + 1;
-  }
-  return true;
-}
-
 }  // namespace miniray

@@ -74,9 +74,6 @@ class WireReader {
   uint64_t left_;
 };
 
-// True if `text` is well-formed UTF-8 (what a protobuf `string` must be).
-bool IsUtf8(absl::string_view text);
-
 }  // namespace miniray
 
 #endif  // MINIRAY_RUNTIME_WIRE_WIRE_H_

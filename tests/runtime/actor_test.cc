@@ -413,6 +413,26 @@ TEST(ActorTest, ATokenIsCheckedOnEveryPath) {
   EXPECT_EQ(*counter->Call<&Counter::Get>().Get(), 1);
 }
 
+TEST(ActorTest, AJobIdBelongsToOneDriverAtATime) {
+  TestCluster cluster;
+  {
+    auto first =
+        Cluster::Connect({.address = cluster.address(), .job_id = "j"});
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ(first->job_id(), "j");
+    const absl::Status second =
+        Cluster::Connect({.address = cluster.address(), .job_id = "j"})
+            .status();
+    EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_THAT(std::string(second.message()), HasSubstr("job 'j' is running"));
+  }
+  auto third = Cluster::Connect({.address = cluster.address(), .job_id = "j"});
+  ASSERT_TRUE(third.ok()) << third.status();
+  auto counter = third->CreateActor<Counter>({}, 1);
+  ASSERT_TRUE(counter.ok()) << counter.status();
+  EXPECT_EQ(*counter->Call<&Counter::Get>().Get(), 1);
+}
+
 TEST(ActorTest, AnUnreachableHeadIsAClearError) {
   const absl::Status status =
       Cluster::Connect({.address = "127.0.0.1:1",
