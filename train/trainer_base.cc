@@ -109,7 +109,7 @@ absl::Status TrainerBase::StartActors() {
     workers_.push_back(*worker);
     actors.emplace_back(ps::WorkerName(id, *worker), *worker);
   }
-  return WaitForStart(actors, options_.start_timeout);
+  return WaitForStart(*cluster_, actors, options_.start_timeout);
 }
 
 void TrainerBase::Shutdown() {

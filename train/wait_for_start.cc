@@ -1,10 +1,13 @@
 #include "train/wait_for_start.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
+#include "proto/head.pb.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::train {
@@ -15,47 +18,75 @@ constexpr absl::Duration kLogAfter = absl::Seconds(5);
 // must be noticed while another still waits for its place.
 constexpr absl::Duration kTurn = absl::Milliseconds(200);
 
+constexpr size_t kMaxReasons = 3;
+
+// What the actors with the indices `waiting` wait for, those without a place
+// before those whose processes are starting: "worker 4: no node has ... free".
+std::string Reasons(const Cluster& cluster, const NamedActors& actors,
+                    const std::vector<size_t>& waiting) {
+  std::map<std::string, std::string> causes;  // By actor_id.
+  absl::StatusOr<v1::GetClusterStateResponse> state = cluster.GetState();
+  if (!state.ok()) return std::string(state.status().message());
+  for (const v1::ActorInfo& info : state->actors()) {
+    causes[info.actor_id()] = info.cause();
+  }
+  std::vector<std::string> reasons, starting;
+  for (const size_t i : waiting) {
+    const auto& [name, actor] = actors[i];
+    const std::string& cause = causes[actor.actor_id()];
+    if (cause.empty()) {
+      starting.push_back(absl::StrCat(name, ": its process is starting"));
+    } else {
+      reasons.push_back(absl::StrCat(name, ": ", cause));
+    }
+  }
+  reasons.insert(reasons.end(), starting.begin(), starting.end());
+  const size_t left_out =
+      reasons.size() - std::min(reasons.size(), kMaxReasons);
+  reasons.resize(reasons.size() - left_out);
+  if (left_out > 0) reasons.push_back(absl::StrCat("and ", left_out, " more"));
+  return absl::StrJoin(reasons, "; ");
+}
+
 }  // namespace
 
-absl::Status WaitForStart(const NamedActors& actors, absl::Duration timeout) {
+absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
+                          absl::Duration timeout) {
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + timeout;
   bool logged = false;
   std::vector<size_t> waiting;
   for (size_t i = 0; i < actors.size(); ++i) waiting.push_back(i);
-  while (!waiting.empty()) {
+  while (true) {
     std::vector<size_t> still;
-    absl::Status reason;  // Of the first that has not started.
     for (const size_t i : waiting) {
       const auto& [name, actor] = actors[i];
-      const absl::Status status = actor.WaitReady(std::max(
-          absl::ZeroDuration(), std::min(kTurn, deadline - absl::Now())));
-      if (status.ok()) continue;
-      if (!absl::IsDeadlineExceeded(status)) {
+      const absl::Status status = actor.WaitReady(
+          std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kTurn));
+      if (absl::IsDeadlineExceeded(status)) {
+        still.push_back(i);
+      } else if (!status.ok()) {
         return Annotate(status, absl::StrCat(name, " did not start"));
       }
-      reason.Update(Annotate(status, name));
-      still.push_back(i);
     }
     waiting = std::move(still);
-    if (waiting.empty()) break;
-    const std::string progress =
-        absl::StrCat(actors.size() - waiting.size(), " of ", actors.size(),
-                     " actors have started; ", reason.message());
-    if (absl::Now() >= deadline) {
+    if (waiting.empty()) return absl::OkStatus();
+    const bool late = absl::Now() >= deadline;
+    const bool log = !logged && absl::Now() - begin >= kLogAfter;
+    if (!late && !log) continue;
+    const std::string progress = absl::StrCat(
+        actors.size() - waiting.size(), " of ", actors.size(),
+        " actors have started; ", Reasons(cluster, actors, waiting));
+    if (late) {
       return absl::DeadlineExceededError(absl::StrCat(
           "after ", absl::FormatDuration(timeout), " only ", progress,
           ". Lower num_workers or worker_resources, add nodes, or raise "
           "start_timeout"));
     }
-    if (!logged && absl::Now() - begin >= kLogAfter) {
-      logged = true;
-      LOG(WARNING) << "Training cannot begin yet: " << progress
-                   << ". Waiting until " << absl::FormatDuration(timeout)
-                   << " have passed.";
-    }
+    logged = true;
+    LOG(WARNING) << "training cannot begin yet: " << progress
+                 << ". It is given up after " << absl::FormatDuration(timeout);
   }
-  return absl::OkStatus();
 }
 
 }  // namespace miniray::train

@@ -20,8 +20,9 @@ using NamedActors = std::vector<std::pair<std::string, AnyActorHandle>>;
 // for.
 //
 // Errors: of the first actor found dead, at once. DEADLINE_EXCEEDED after
-// `timeout`, with how many started and what the next one waits for.
-absl::Status WaitForStart(const NamedActors& actors, absl::Duration timeout);
+// `timeout`, with how many started and what the others wait for.
+absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
+                          absl::Duration timeout);
 
 }  // namespace miniray::train
 
