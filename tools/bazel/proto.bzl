@@ -10,12 +10,16 @@ def _mr_proto_gen_impl(ctx):
         ctx.files.srcs,
         transitive = [dep[ProtoFilesInfo].files for dep in ctx.attr.deps],
     )
+
+    # Not the top where another workspace uses this one.
+    root = ctx.label.workspace_root
+    out = "/".join([part for part in [ctx.bin_dir.path, root] if part])
     arguments = ctx.actions.args()
-    arguments.add("--proto_path=.")
-    arguments.add("--cpp_out=" + ctx.bin_dir.path)
+    arguments.add("--proto_path=" + (root or "."))
+    arguments.add("--cpp_out=" + out)
     if ctx.attr.grpc:
         arguments.add("--plugin=protoc-gen-grpc=" + ctx.attr.grpc_plugin)
-        arguments.add("--grpc_out=" + ctx.bin_dir.path)
+        arguments.add("--grpc_out=" + out)
     arguments.add_all(ctx.files.srcs)
     ctx.actions.run(
         executable = ctx.attr.protoc,

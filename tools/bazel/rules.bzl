@@ -13,7 +13,7 @@ _COPTS = [
     "-Wno-missing-field-initializers",
     # These guess at the flow of inlined library code, and guess wrong: show, do not stop.
     "-Wno-error=array-bounds",
-    "-Wno-error=maybe-uninitialized",
+    "-Wno-maybe-uninitialized",
     "-Wno-error=stringop-overflow",
     "-Wno-error=stringop-overread",
     "-Wno-error=restrict",
@@ -23,7 +23,8 @@ _COPTS = [
 _EXPORT_SYMBOLS = ["-rdynamic"]
 
 # In every program, so that sanitizers find what they need there.
-_PROGRAM_DEPS = ["//tools/bazel:program_support"]
+# A Label is one of this workspace wherever the macro is used.
+_PROGRAM_DEPS = [Label("//tools/bazel:program_support")]
 
 def mr_cc_library(name, copts = [], alwayslink = True, **kwargs):
     """A cc_library.
