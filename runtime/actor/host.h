@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/node.pb.h"
+#include "proto/worker.pb.h"
 #include "runtime/actor/registry.h"
 
 namespace miniray {

@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "proto/head.grpc.pb.h"
-#include "proto/node.pb.h"
+#include "proto/worker.pb.h"
 #include "runtime/actor/registry.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
