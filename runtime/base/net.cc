@@ -7,13 +7,20 @@
 
 #include <memory>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/files.h"
 
 namespace miniray {
+namespace {
+
+constexpr char kBlanks[] = " \t\r\n\v\f";
+
+}  // namespace
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const absl::Status bad = absl::InvalidArgumentError(
@@ -23,15 +30,21 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos || colon == 0) return bad;
   absl::string_view host = address.substr(0, colon);
+  const absl::string_view port = address.substr(colon + 1);
+  // SimpleAtoi would also take blanks and a sign.
+  if (host.find_first_of(kBlanks) != absl::string_view::npos || port.empty() ||
+      !absl::c_all_of(port, absl::ascii_isdigit)) {
+    return bad;
+  }
   if (host.front() == '[') {
     if (host.back() != ']' || host.size() < 3) return bad;
     host = host.substr(1, host.size() - 2);
-  } else if (absl::StrContains(host, ':')) {
+  } else if (host.find_first_of(":[]") != absl::string_view::npos) {
     return bad;
   }
   HostPort result{std::string(host), 0};
-  if (!absl::SimpleAtoi(address.substr(colon + 1), &result.port) ||
-      result.port < 1 || result.port > 65535) {
+  if (!absl::SimpleAtoi(port, &result.port) || result.port < 1 ||
+      result.port > 65535) {
     return bad;
   }
   return result;
@@ -44,6 +57,8 @@ std::string JoinHostPort(absl::string_view host, int port) {
 
 bool IsLoopback(absl::string_view host) {
   if (host == "localhost" || host == "::1") return true;
+  // inet_pton would not see what follows a zero byte.
+  if (absl::StrContains(host, '\0')) return false;
   in_addr v4;
   return inet_pton(AF_INET, std::string(host).c_str(), &v4) == 1 &&
          (ntohl(v4.s_addr) >> 24) == 127;
