@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,10 @@ absl::StatusOr<std::string> ReadExactly(int fd, size_t size) {
 }  // namespace
 
 absl::Status WriteFrame(int fd, absl::string_view message) {
+  if (message.size() > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a message of ", message.size(), " bytes is too long for a frame"));
+  }
   std::string frame;
   frame.reserve(kHeader + message.size());
   for (size_t i = 0; i < kHeader; ++i) {
@@ -81,13 +86,18 @@ absl::StatusOr<std::string> ReadFrame(int fd, size_t max_bytes) {
   return message;
 }
 
+void FrameParser::Feed(absl::string_view bytes) {
+  buffer_.erase(0, std::exchange(start_, 0));
+  buffer_.append(bytes.data(), bytes.size());
+}
+
 absl::StatusOr<std::optional<std::string>> FrameParser::Next() {
-  if (buffer_.size() < kHeader) return std::nullopt;
-  MR_ASSIGN_OR_RETURN(const size_t length, ParseLength(buffer_, max_bytes_));
-  if (buffer_.size() < kHeader + length) return std::nullopt;
-  std::string message = buffer_.substr(kHeader, length);
-  buffer_.erase(0, kHeader + length);
-  return message;
+  const auto left = absl::string_view(buffer_).substr(start_);
+  if (left.size() < kHeader) return std::nullopt;
+  MR_ASSIGN_OR_RETURN(const size_t length, ParseLength(left, max_bytes_));
+  if (left.size() < kHeader + length) return std::nullopt;
+  start_ += kHeader + length;
+  return std::string(left.substr(kHeader, length));
 }
 
 }  // namespace miniray

@@ -13,6 +13,7 @@
 namespace miniray {
 
 // Writes one message; blocks. Errors: UNAVAILABLE, the peer is gone.
+// INVALID_ARGUMENT, 4 GiB or more.
 absl::Status WriteFrame(int fd, absl::string_view message);
 
 // Reads one message; blocks. Errors: OUT_OF_RANGE, the peer has closed between
@@ -23,15 +24,14 @@ absl::StatusOr<std::string> ReadFrame(int fd, size_t max_bytes = 64 << 20);
 class FrameParser {
  public:
   explicit FrameParser(size_t max_bytes = 64 << 20) : max_bytes_(max_bytes) {}
-  void Feed(absl::string_view bytes) {
-    buffer_.append(bytes.data(), bytes.size());
-  }
+  void Feed(absl::string_view bytes);
   // The next whole message, or nothing yet. Errors: DATA_LOSS.
   absl::StatusOr<std::optional<std::string>> Next();
 
  private:
   const size_t max_bytes_;
   std::string buffer_;
+  size_t start_ = 0;  // Of what is still to be parsed.
 };
 
 }  // namespace miniray
