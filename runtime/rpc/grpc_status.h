@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "grpcpp/support/status.h"
 #include "proto/status.pb.h"
+#include "runtime/base/utf8.h"
 
 namespace miniray {
 
@@ -36,7 +37,8 @@ inline absl::Status FromProto(const v1::Status& status) {
 inline v1::Status ToProto(const absl::Status& status) {
   v1::Status result;
   result.set_code(static_cast<int>(status.code()));
-  result.set_message(std::string(status.message()));
+  // A message that is not UTF-8 would make the receiver refuse all of it.
+  result.set_message(ToUtf8(status.message()));
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/wire/wire.h"
 
 namespace miniray {
@@ -108,7 +109,8 @@ absl::Cord EncodeReply(const ReplyMessage& reply) {
   } else {
     WireWriter status;
     status.Varint(kCode, static_cast<uint64_t>(reply.status.code()));
-    status.Bytes(kText, absl::string_view(reply.status.message()));
+    // An exception's text may hold any bytes, a protobuf `string` may not.
+    status.Bytes(kText, absl::string_view(ToUtf8(reply.status.message())));
     entry.Message(kStatus, std::move(status));
   }
   return Frame(std::move(entry));
