@@ -40,15 +40,15 @@
 
 // Lets values of the aggregate `Type` travel. List every member in the order of
 // declaration. Stands in the namespace of `Type`.
-#define MINIRAY_STRUCT(Type, ...)                 \
-  inline auto MinirayMembers(Type& value) {       \
-    auto& [__VA_ARGS__] = value;                  \
-    return ::std::tie(__VA_ARGS__);               \
-  }                                               \
-  inline auto MinirayMembers(const Type& value) { \
-    const auto& [__VA_ARGS__] = value;            \
-    return ::std::tie(__VA_ARGS__);               \
-  }                                               \
+#define MINIRAY_STRUCT(Type, ...)                          \
+  inline auto MinirayMembers(Type& miniray_struct) {       \
+    auto& [__VA_ARGS__] = miniray_struct;                  \
+    return ::std::tie(__VA_ARGS__);                        \
+  }                                                        \
+  inline auto MinirayMembers(const Type& miniray_struct) { \
+    const auto& [__VA_ARGS__] = miniray_struct;            \
+    return ::std::tie(__VA_ARGS__);                        \
+  }                                                        \
   static_assert(true)
 
 namespace miniray {
