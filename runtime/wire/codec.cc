@@ -4,6 +4,20 @@
 
 namespace miniray {
 namespace internal {
+namespace {
+
+// What protobuf's own parsers allow by default.
+constexpr int kMaxNesting = 100;
+
+}  // namespace
+
+constinit thread_local int Nesting::depth_ = 0;
+
+absl::Status Nesting::Check() {
+  if (depth_ <= kMaxNesting) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a value is nested more than ", kMaxNesting, " deep"));
+}
 
 absl::Status DecodeInteger(const ValueView& view, bool* is_negative,
                            uint64_t* magnitude_bits) {
@@ -54,7 +68,7 @@ absl::Status EncodeMessage(const google::protobuf::MessageLite& message,
   }
   WireWriter nested;
   nested.Bytes(1, message.GetTypeName());
-  nested.Bytes(2, absl::Cord(std::move(bytes)));
+  if (!bytes.empty()) nested.Bytes(2, absl::Cord(std::move(bytes)));
   out->Message(static_cast<int>(ValueKind::kMessage), std::move(nested));
   return absl::OkStatus();
 }

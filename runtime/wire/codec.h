@@ -80,6 +80,21 @@ absl::Status EncodeMessage(const google::protobuf::MessageLite& message,
                            WireWriter* out);
 absl::Status OutOfRange(const ValueView& view);
 
+// Counts how deep the value stands that this thread is decoding. A user's type
+// may contain itself, and then the bytes say how much stack is needed.
+class Nesting {
+ public:
+  Nesting() { ++depth_; }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+  // Errors: INVALID_ARGUMENT, too deep.
+  static absl::Status Check();
+
+ private:
+  static constinit thread_local int depth_;
+};
+
 }  // namespace internal
 
 // Returns `value` as a serialized Value message.
@@ -92,6 +107,8 @@ absl::StatusOr<absl::Cord> EncodeValue(const T& value) {
 
 template <class T>
 absl::Status DecodeValue(const absl::Cord& value, T* out) {
+  const internal::Nesting nesting;
+  MR_RETURN_IF_ERROR(internal::Nesting::Check());
   MR_ASSIGN_OR_RETURN(const ValueView view, ValueView::Parse(value));
   return Codec<T>::Decode(view, out);
 }

@@ -60,8 +60,10 @@ struct WireField {
 // message is INVALID_ARGUMENT, and nothing is allocated beyond its size.
 class WireReader {
  public:
+  // `message` must outlive the reader.
   explicit WireReader(const absl::Cord& message)
       : position_(message.char_begin()), left_(message.size()) {}
+  explicit WireReader(absl::Cord&&) = delete;
 
   bool done() const { return left_ == 0; }
   absl::Status Next(WireField* field);  // REQUIRES: !done()
