@@ -182,8 +182,8 @@ struct Codec {
     if constexpr (std::is_same_v<T, bool>) {
       out->Varint(static_cast<int>(ValueKind::kBool), value ? 1 : 0);
     } else if constexpr (std::is_enum_v<T>) {
-      out->SignedVarint(static_cast<int>(ValueKind::kInt),
-                        static_cast<int64_t>(value));
+      using Number = std::underlying_type_t<T>;
+      return Codec<Number>::Encode(static_cast<Number>(value), out);
     } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
       out->SignedVarint(static_cast<int>(ValueKind::kInt), value);
     } else if constexpr (std::is_integral_v<T>) {
@@ -204,7 +204,7 @@ struct Codec {
       *out = view.field.scalar != 0;
       return absl::OkStatus();
     } else if constexpr (std::is_enum_v<T>) {
-      std::underlying_type_t<T> number;
+      std::underlying_type_t<T> number{};
       MR_RETURN_IF_ERROR(
           Codec<std::underlying_type_t<T>>::Decode(view, &number));
       *out = static_cast<T>(number);
