@@ -213,10 +213,11 @@ struct Codec {
       bool negative = false;
       uint64_t bits = 0;
       MR_RETURN_IF_ERROR(internal::DecodeInteger(view, &negative, &bits));
+      constexpr auto kMin = static_cast<int64_t>(std::numeric_limits<T>::min());
+      constexpr auto kMax =
+          static_cast<uint64_t>(std::numeric_limits<T>::max());
       const bool fits =
-          negative ? std::cmp_greater_equal(static_cast<int64_t>(bits),
-                                            std::numeric_limits<T>::min())
-                   : std::cmp_less_equal(bits, std::numeric_limits<T>::max());
+          negative ? static_cast<int64_t>(bits) >= kMin : bits <= kMax;
       if (!fits) return internal::OutOfRange(view);
       *out = static_cast<T>(bits);
       return absl::OkStatus();
@@ -342,18 +343,19 @@ requires(internal::IsMap<Map>::value) struct Codec<Map> {
     while (!reader.done()) {
       MR_RETURN_IF_ERROR(reader.Next(&entry));
       if (entry.number != 1 || entry.type != WireField::Type::kBytes) continue;
-      Key key{};
-      Mapped mapped{};
+      absl::Cord key_bytes, mapped_bytes;  // Left out: "nothing".
       WireReader parts(entry.bytes);
       WireField part;
       while (!parts.done()) {
         MR_RETURN_IF_ERROR(parts.Next(&part));
         if (part.type != WireField::Type::kBytes) continue;
-        if (part.number == 1) MR_RETURN_IF_ERROR(DecodeValue(part.bytes, &key));
-        if (part.number == 2) {
-          MR_RETURN_IF_ERROR(DecodeValue(part.bytes, &mapped));
-        }
+        if (part.number == 1) key_bytes = std::move(part.bytes);
+        if (part.number == 2) mapped_bytes = std::move(part.bytes);
       }
+      Key key{};
+      Mapped mapped{};
+      MR_RETURN_IF_ERROR(DecodeValue(key_bytes, &key));
+      MR_RETURN_IF_ERROR(DecodeValue(mapped_bytes, &mapped));
       out->insert_or_assign(std::move(key), std::move(mapped));
     }
     return absl::OkStatus();
