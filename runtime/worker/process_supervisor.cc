@@ -209,7 +209,6 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
   const absl::Status sent =
       WriteFrame(process->socket.get(), command.first_message);
   if (!sent.ok()) LOG(WARNING) << command.key << ": " << sent;  // It died.
-  fcntl(process->socket.get(), F_SETFL, O_NONBLOCK);
   Wake();
   return absl::OkStatus();
 }
@@ -249,7 +248,8 @@ void ProcessSupervisor::Loop() {
       for (auto& [key, process] : processes_) {
         watched.push_back(process);
         fds.push_back({process->pidfd.get(), POLLIN, 0});
-        fds.push_back({process->socket.get(), POLLIN, 0});
+        fds.push_back(
+            {process->socket_ended ? -1 : process->socket.get(), POLLIN, 0});
         timeout = std::min(timeout, process->kill_at - absl::Now());
       }
     }
@@ -285,7 +285,7 @@ void ProcessSupervisor::Loop() {
 
 void ProcessSupervisor::ReadSocket(const std::shared_ptr<Process>& process) {
   char buffer[65536];
-  while (process->socket.valid()) {
+  while (!process->socket_ended) {
     const ssize_t n =
         recv(process->socket.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (n > 0) {
@@ -295,7 +295,7 @@ void ProcessSupervisor::ReadSocket(const std::shared_ptr<Process>& process) {
             process->parser.Next();
         if (!message.ok()) {
           LOG(ERROR) << process->key << ": " << message.status();
-          process->socket.reset();
+          process->socket_ended = true;
           break;
         }
         if (!message->has_value()) break;
@@ -305,8 +305,7 @@ void ProcessSupervisor::ReadSocket(const std::shared_ptr<Process>& process) {
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    // Closed: poll on it no more; the pidfd tells about the end.
-    process->socket.reset();
+    process->socket_ended = true;  // The pidfd tells about the process's end.
   }
 }
 

@@ -76,7 +76,10 @@ class ProcessSupervisor {
     std::string key;
     pid_t pid = 0;
     ScopedFd pidfd;
+    // Stays open as long as the process is known: Start may be writing.
     ScopedFd socket;
+    // Of the loop's thread alone:
+    bool socket_ended = false;
     FrameParser parser;
     absl::Time kill_at = absl::InfiniteFuture();
   };

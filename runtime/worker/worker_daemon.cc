@@ -367,7 +367,16 @@ class WorkerDaemonImpl : public WorkerDaemon {
     // Huge pages for malloc: fresh tensors cost a fraction of the page faults.
     command.env["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1";
     for (const auto& [name, value] : spec.env()) command.env[name] = value;
-    return supervisor_->Start(command);
+    MR_RETURN_IF_ERROR(supervisor_->Start(command));
+    // A stop that came while it started found no process.
+    bool stop = false;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto it = actors_.find(key);
+      stop = it != actors_.end() && !it->second.stop_reason.empty();
+    }
+    if (stop) supervisor_->Stop(key, options_.stop_grace);
+    return absl::OkStatus();
   }
 
   absl::Status FetchPackage(const std::string& package_id) {

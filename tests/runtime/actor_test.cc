@@ -304,6 +304,27 @@ TEST(ActorTest, KillEndsTheProcessGroupAndFailsCalls) {
       Eventually([&] { return !ProcessLives(pid) && !ProcessLives(child); }));
 }
 
+TEST(ActorTest, AKillThatMeetsAStartLeavesNothing) {
+  TestCluster cluster({.node_cpus = {8}});
+  Cluster driver = cluster.Connect();
+  std::vector<ActorHandle<Counter>> actors;
+  for (int i = 0; i < 60; ++i) {
+    auto counter = driver.CreateActor<Counter>({}, i);
+    ASSERT_TRUE(counter.ok()) << counter.status();
+    // At different moments of the start, from before the fork to after it.
+    const absl::Time until = absl::Now() + absl::Microseconds(200 * (i % 30));
+    while (absl::Now() < until) std::this_thread::yield();
+    ASSERT_TRUE(counter->Kill().ok());
+    actors.push_back(*counter);
+  }
+  EXPECT_TRUE(Eventually([&] {
+    const v1::GetClusterStateResponse state = cluster.head().GetState();
+    const v1::NodeInfo& node = state.nodes(0);
+    return node.available().quantity().at("CPU") ==
+           node.total().quantity().at("CPU");
+  }));
+}
+
 TEST(ActorTest, GetTimesOutAndTheCallGoesOn) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();
