@@ -20,8 +20,9 @@ absl::StatusOr<ResourceSet> ResourceSet::FromProto(
           absl::StrCat("resource ", name, " = ", quantity,
                        ": must be a number between 0 and 9e14"));
     }
-    const int64_t units = std::llround(quantity * kUnit);
-    if (units > 0) set.units_[name] = units;
+    if (quantity == 0) continue;
+    // Not zero, however small: otherwise any number of actors would fit.
+    set.units_[name] = std::max<int64_t>(std::llround(quantity * kUnit), 1);
   }
   return set;
 }
@@ -69,7 +70,7 @@ std::string ResourceSet::ToString() const {
   std::vector<std::string> parts;
   for (const auto& [name, units] : units_) {
     parts.push_back(absl::StrFormat(
-        "%s %g", name,
+        "%s %.15g", name,
         static_cast<double>(units) / static_cast<double>(kUnit)));
   }
   return parts.empty() ? "nothing" : absl::StrJoin(parts, ", ");
