@@ -79,22 +79,29 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     for (const v1::LiveActor& actor : request.live_actors()) {
       live.emplace(actor.actor_id(), actor.incarnation());
       const Actor* known = FindActor(actor.actor_id());
-      if (known != nullptr && IsLive(known->info) &&
-          known->incarnation == actor.incarnation() &&
-          known->info.node_id() == request.node_id()) {
-        continue;
-      }
+      const bool ours = known != nullptr &&
+                        known->incarnation == actor.incarnation() &&
+                        known->info.node_id() == request.node_id();
+      if (ours && IsLive(known->info) && known->stop_reason.empty()) continue;
+      // A stop may have been lost with the last stream.
+      const bool ordered = ours && !known->stop_reason.empty();
       v1::NodeCommand stop;
       stop.mutable_stop_actor()->set_actor_id(actor.actor_id());
       stop.mutable_stop_actor()->set_incarnation(actor.incarnation());
-      stop.mutable_stop_actor()->set_reason("the head does not know it");
+      stop.mutable_stop_actor()->set_reason(
+          ordered ? known->stop_reason : "the head does not know it");
       node.link->Send(std::move(stop));
     }
     for (auto& [id, actor] : actors_) {
-      if (actor->info.node_id() == request.node_id() &&
-          HasProcess(actor->info) && !live.contains({id, actor->incarnation})) {
+      if (actor->info.node_id() != request.node_id() ||
+          live.contains({id, actor->incarnation})) {
+        continue;
+      }
+      if (HasProcess(actor->info)) {
         ActorDied(actor.get(), "ended while its node was cut from the head",
                   true);
+      } else {
+        ReleaseResources(actor.get());  // Killed before, and ended meanwhile.
       }
     }
     Schedule();
@@ -378,14 +385,9 @@ absl::Status ClusterState::KillActor(const std::string& actor_id,
     if (!IsLive(actor->info)) return absl::OkStatus();
     if (no_restart || !HasProcess(actor->info)) {
       StopActor(actor, "killed by request (Kill)");
-    } else if (auto node = nodes_.find(actor->info.node_id());
-               node != nodes_.end() && node->second.link != nullptr) {
+    } else {
+      OrderStop(actor, "killed by request (Kill)");
       // Comes back through ActorExited.
-      v1::NodeCommand command;
-      command.mutable_stop_actor()->set_actor_id(actor_id);
-      command.mutable_stop_actor()->set_incarnation(actor->incarnation);
-      command.mutable_stop_actor()->set_reason("killed by request (Kill)");
-      node->second.link->Send(std::move(command));
     }
     Schedule();
     deferred = DueWaiters();
@@ -407,6 +409,7 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   LOG(WARNING) << "actor " << actor->info.class_name() << " ("
                << actor->info.actor_id() << ") is restarted: " << cause;
   ++actor->incarnation;
+  actor->stop_reason.clear();
   actor->info.set_restarts(actor->info.restarts() + 1);
   actor->info.set_state(v1::ACTOR_STATE_RESTARTING);
   actor->info.set_cause(cause);
@@ -418,17 +421,19 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   queue_.push_back(actor->spec.actor_id());
 }
 
+void ClusterState::OrderStop(Actor* actor, const std::string& reason) {
+  actor->stop_reason = reason;
+  auto node = nodes_.find(actor->info.node_id());
+  if (node == nodes_.end() || node->second.link == nullptr) return;
+  v1::NodeCommand command;
+  command.mutable_stop_actor()->set_actor_id(actor->info.actor_id());
+  command.mutable_stop_actor()->set_incarnation(actor->incarnation);
+  command.mutable_stop_actor()->set_reason(reason);
+  node->second.link->Send(std::move(command));
+}
+
 void ClusterState::StopActor(Actor* actor, const std::string& cause) {
-  if (HasProcess(actor->info)) {
-    auto node = nodes_.find(actor->info.node_id());
-    if (node != nodes_.end() && node->second.link != nullptr) {
-      v1::NodeCommand command;
-      command.mutable_stop_actor()->set_actor_id(actor->info.actor_id());
-      command.mutable_stop_actor()->set_incarnation(actor->incarnation);
-      command.mutable_stop_actor()->set_reason(cause);
-      node->second.link->Send(std::move(command));
-    }
-  }
+  if (HasProcess(actor->info)) OrderStop(actor, cause);
   // Its room is free once the process is gone: see ActorExited.
   MarkDead(actor, cause);
 }

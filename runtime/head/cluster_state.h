@@ -105,6 +105,8 @@ class ClusterState {
     ResourceSet request;
     int32_t incarnation = 0;
     bool holds_resources = false;  // of info.node_id
+    // Why this incarnation was ordered to stop; empty: it was not.
+    std::string stop_reason;
     absl::Time infeasible_since = absl::InfiniteFuture();
   };
   struct Job {
@@ -132,6 +134,9 @@ class ClusterState {
   void ActorDied(Actor* actor, const std::string& cause, bool may_restart)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkDead(Actor* actor, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Orders the process to end: now, or when its node is back.
+  void OrderStop(Actor* actor, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Orders the process to end (if there is one) and marks the actor DEAD.
   void StopActor(Actor* actor, const std::string& cause)

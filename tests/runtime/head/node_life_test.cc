@@ -1,0 +1,244 @@
+// Leases, breaks, returns and losses of nodes.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/head/cluster_state_testutil.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+using NodeLifeTest = ClusterStateTest;
+
+// --- Leases.
+
+TEST_F(NodeLifeTest, ASilentNodeIsLostWhenItsLeaseEnds) {
+  AddNode("n", 4);
+  Create("a");
+  Started("n", "a");
+  Advance(kLease - absl::Milliseconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_ALIVE);
+  Advance(absl::Milliseconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(Node("n").death_cause(), "no sign of life for 10s");
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  EXPECT_EQ(Info("a").cause(),
+            "node n (host-n, 10.0.0.1) was lost: no sign of life for 10s");
+}
+
+TEST_F(NodeLifeTest, RenewingKeepsIt) {
+  AddNode("n", 4);
+  for (int i = 0; i < 20; ++i) {
+    Advance(kLease - absl::Milliseconds(1));
+    ASSERT_THAT(state_.RenewLease("n"), IsOk());
+  }
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
+}
+
+TEST_F(NodeLifeTest, RenewingForUnknownOrLostNodes) {
+  EXPECT_THAT(state_.RenewLease("x"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("x")));
+  AddNode("n", 4);
+  state_.NodeLeft("n");
+  EXPECT_THAT(state_.RenewLease("n"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(NodeLifeTest, OnlyTheSilentNodeIsLost) {
+  AddNode("n1", 1);
+  AddNode("n2", 1);
+  v1::ActorSpec spec = Spec("a");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Create("b");
+  ASSERT_EQ(Info("a").node_id(), "n1");
+  ASSERT_EQ(Info("b").node_id(), "n2");
+  Advance(kLease - absl::Seconds(1));
+  ASSERT_THAT(state_.RenewLease("n2"), IsOk());
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(Node("n1").state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(Node("n2").state(), v1::NODE_STATE_ALIVE);
+  EXPECT_EQ(StateOf("b"), v1::ACTOR_STATE_STARTING);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
+  Exited("n2", "b");
+  EXPECT_EQ(Info("a").node_id(), "n2");
+}
+
+// --- Breaks of the stream.
+
+TEST_F(NodeLifeTest, ABreakShortensTheLease) {
+  const auto link = AddNode("n", 4);
+  state_.NodeDisconnected("n", link.get());
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DISCONNECTED);
+  Advance(kLease / 3 - absl::Milliseconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DISCONNECTED);
+  Advance(absl::Milliseconds(2));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+}
+
+TEST_F(NodeLifeTest, ABreakNeverLengthensTheLease) {
+  const auto link = AddNode("n", 4);
+  Advance(kLease - absl::Seconds(1));
+  state_.NodeDisconnected("n", link.get());
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+}
+
+TEST_F(NodeLifeTest, ANodeThatReturnsKeepsItsActors) {
+  const auto link = AddNode("n", 4);
+  Create("a");
+  Started("n", "a");
+  Create("b");
+  state_.NodeDisconnected("n", link.get());
+  Advance(absl::Seconds(2));
+  const int64_t version = Info("a").version();
+  const auto back = AddNode("n", 4, {{"a", 0}, {"b", 0}});
+  EXPECT_THAT(back->Take(), ElementsAre("registered"));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_ALIVE);
+  EXPECT_EQ(Info("a").version(), version);
+  EXPECT_EQ(StateOf("b"), v1::ACTOR_STATE_STARTING);
+  EXPECT_EQ(Available("n"), 2);
+  Advance(kLease - absl::Seconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
+}
+
+TEST_F(NodeLifeTest, AStreamThatBreaksAfterItsSuccessorCameIsIgnored) {
+  const auto first = AddNode("n", 4);
+  const auto second = AddNode("n", 4);
+  state_.NodeDisconnected("n", first.get());
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
+  Create("a");
+  EXPECT_THAT(first->Take(), ElementsAre("registered"));
+  EXPECT_THAT(second->Take(), ElementsAre("registered", "start a.0"));
+  state_.NodeDisconnected("n", second.get());
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DISCONNECTED);
+  state_.NodeDisconnected("unknown", second.get());
+}
+
+TEST_F(NodeLifeTest, ActorsThatTheHeadDoesNotKnowAreStopped) {
+  const auto link = AddNode("n", 4, {{"x", 0}, {"y", 3}});
+  EXPECT_THAT(link->StopReasons(), ElementsAre("the head does not know it",
+                                               "the head does not know it"));
+  EXPECT_THAT(link->Take(),
+              UnorderedElementsAre("registered", "stop x.0", "stop y.3"));
+}
+
+TEST_F(NodeLifeTest, ActorsOfAnotherIncarnationOrNodeAreStopped) {
+  const auto link = AddNode("n1", 1);
+  v1::ActorSpec spec = Spec("a");
+  spec.set_max_restarts(-1);
+  Create(spec);
+  Exited("n1", "a", 0);
+  Started("n1", "a", 1);
+  // Back with the earlier process; the later one has ended meanwhile.
+  const auto back = AddNode("n1", 1, {{"a", 0}});
+  EXPECT_THAT(back->Take(), ElementsAre("registered", "stop a.0", "start a.2"));
+  // Another node claims the actor.
+  const auto other = AddNode("n2", 1, {{"a", 2}});
+  EXPECT_THAT(other->Take(), ElementsAre("registered", "stop a.2"));
+  EXPECT_EQ(Info("a").node_id(), "n1");
+}
+
+TEST_F(NodeLifeTest, DeadActorsThatStillRunAreStopped) {
+  const auto link = AddNode("n", 4);
+  Create("a");
+  ASSERT_THAT(state_.KillActor("a", true), IsOk());
+  const auto back = AddNode("n", 4, {{"a", 0}});
+  EXPECT_THAT(back->Take(), ElementsAre("registered", "stop a.0"));
+}
+
+TEST_F(NodeLifeTest, KnownActorsThatTheNodeDoesNotListAreDead) {
+  AddNode("n", 4);
+  Create("a");
+  Started("n", "a");
+  v1::ActorSpec spec = Spec("b");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Started("n", "b");
+  const auto back = AddNode("n", 4);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  EXPECT_THAT(Info("a").cause(), HasSubstr("cut from the head"));
+  EXPECT_EQ(StateOf("b"), v1::ACTOR_STATE_RESTARTING);
+  EXPECT_THAT(back->Take(), ElementsAre("registered", "start b.1"));
+  EXPECT_EQ(Available("n"), 3);
+}
+
+// --- Losses.
+
+TEST_F(NodeLifeTest, AStoppedDaemonTakesItsActorsWithIt) {
+  const auto link = AddNode("n", 4);
+  Create("a");
+  v1::ActorSpec spec = Spec("b");
+  spec.set_max_restarts(1);
+  Create(spec);
+  state_.NodeLeft("n");
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  EXPECT_THAT(Info("a").cause(), HasSubstr("its worker daemon was stopped"));
+  EXPECT_EQ(StateOf("b"), v1::ACTOR_STATE_RESTARTING);
+  EXPECT_EQ(Available("n"), 4);
+  state_.NodeLeft("n");
+  state_.NodeLeft("unknown");
+  // The stream ends after the goodbye.
+  state_.NodeDisconnected("n", link.get());
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+}
+
+TEST_F(NodeLifeTest, ANodeThatWasGivenUpMayNotReturn) {
+  AddNode("n", 4);
+  v1::ActorSpec spec = Spec("a");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Advance(kLease);
+  const auto back = std::make_shared<FakeLink>();
+  EXPECT_THAT(state_.RegisterNode(Registration("n", 4, {{"a", 0}}), back),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("gave this node up"),
+                             HasSubstr("no sign of life"),
+                             HasSubstr("as a new node"))));
+  EXPECT_TRUE(back->sent.empty());
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
+  // As a new node it gets the actor again.
+  EXPECT_THAT(AddNode("n-2", 4)->Take(),
+              ElementsAre("registered", "start a.1"));
+}
+
+TEST_F(NodeLifeTest, MessagesFromALostNodeAreIgnored) {
+  AddNode("n", 4);
+  v1::ActorSpec spec = Spec("a");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Advance(kLease);
+  Started("n", "a");
+  Exited("n", "a");
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
+  EXPECT_EQ(Info("a").restarts(), 1);
+}
+
+TEST_F(NodeLifeTest, ANodesRecord) {
+  v1::RegisterNode request = Registration("n", 2.5);
+  request.set_hostname("box");
+  request.set_address("fe80::1");
+  request.set_pid(99);
+  ASSERT_THAT(state_.RegisterNode(request, std::make_shared<FakeLink>()),
+              IsOk());
+  const v1::NodeInfo info = Node("n");
+  EXPECT_EQ(info.hostname(), "box");
+  EXPECT_EQ(info.address(), "fe80::1");
+  EXPECT_EQ(info.pid(), 99);
+  EXPECT_EQ(info.total().quantity().at("CPU"), 2.5);
+  EXPECT_EQ(info.available().quantity().at("CPU"), 2.5);
+}
+
+}  // namespace
+}  // namespace miniray
