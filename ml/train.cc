@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -186,7 +187,10 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
   GanWorkerOptions& worker = options.worker;
   worker.dataset = absl::GetFlag(FLAGS_dataset);
   MR_RETURN_IF_ERROR(CheckDataset(worker.dataset));
-  worker.data_dir = absl::GetFlag(FLAGS_data_dir);
+  // From where this program was started, not from where a daemon was.
+  if (const std::string dir = absl::GetFlag(FLAGS_data_dir); !dir.empty()) {
+    worker.data_dir = std::filesystem::absolute(dir).string();
+  }
   worker.limit = absl::GetFlag(FLAGS_limit);
   MR_RETURN_IF_ERROR(AtLeast(worker.limit, 0, "limit"));
   worker.batch_size = absl::GetFlag(FLAGS_batch_size);
@@ -237,6 +241,7 @@ absl::Status Run(TrainingRunOptions options) {
   ProgressBar bar({});
   if (options.distributed) {
     ClusterOptions cluster;
+    cluster.job_id = absl::GetFlag(FLAGS_job_id);
     // An embedded cluster on a small machine has room for every worker all the
     // same: they share its cores.
     cluster.embedded_num_cpus =

@@ -1,11 +1,13 @@
 #include "ml/gan/training_run.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -112,7 +114,18 @@ std::string DataText(const TrainingRunOptions& options, int64_t images,
                       options.epochs == 1 ? " epoch" : " epochs");
 }
 
+// Keeps freed memory instead of giving it back to the system at every step and
+// taking page faults at the next: a tenth of the time. Actor processes are
+// started with huge pages, which has the same effect.
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // The largest that glibc takes.
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
+}
+
 absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
+  KeepFreedMemory();
   at::set_num_threads(options.threads);
   Reporter reporter(bar, options.epochs);
   GanWorker worker(options.worker);

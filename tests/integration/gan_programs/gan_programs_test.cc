@@ -1,0 +1,184 @@
+// The train and generate programs as a user runs them.
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ml/gan/model_file.h"
+#include "runtime/base/files.h"
+#include "tests/integration/process_tools.h"
+
+namespace miniray::ml {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class GanProgramsTest : public ::testing::Test {
+ protected:
+  RunResult Train(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), BuiltProgram("ml/train"));
+    return tree_.Run(std::move(flags));
+  }
+
+  RunResult Generate(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), BuiltProgram("ml/generate"));
+    return tree_.Run(std::move(flags));
+  }
+
+  // Trains, in a moment, on a few made-up images.
+  RunResult TrainTiny(std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--dataset=synthetic", "--limit=64", "--batch-size=16",
+                  "--latent-dim=8", "--threads=1"});
+    return Train(std::move(flags));
+  }
+
+  std::string Folder(const std::string& name) const {
+    return absl::StrCat(tree_.folder(), "/", name);
+  }
+
+  static void ExpectOneLine(const RunResult& result, int exit_code,
+                            const std::string& text) {
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(text));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+  }
+
+  ProcessTree tree_;
+};
+
+TEST_F(GanProgramsTest, SingleProcessTrainsSavesAndGenerates) {
+  const std::string models = Folder("models");
+  const RunResult trained =
+      TrainTiny({"--epochs", "2", "--save-dir", models, "--mode=single"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.err, IsEmpty());
+  EXPECT_THAT(trained.out, HasSubstr("epoch 1/2  g_loss "));
+  EXPECT_THAT(trained.out, HasSubstr("epoch 2/2  g_loss "));
+  EXPECT_THAT(trained.out, HasSubstr("\nModel: " + models + "/generator.pt\n"));
+  EXPECT_THAT(trained.out, HasSubstr("Picture: " + models + "/samples.png\n"));
+  // No terminal, so no bar.
+  EXPECT_EQ(trained.out.find('\r'), std::string::npos);
+
+  // The same again gives the same model.
+  const std::string again = Folder("again");
+  ASSERT_EQ(TrainTiny({"--epochs=2", "--save_dir=" + again}).exit_code, 0);
+  EXPECT_EQ(*ReadFile(models + "/generator.pt"),
+            *ReadFile(again + "/generator.pt"));
+
+  const std::string images = Folder("images");
+  const RunResult generated =
+      Generate({"--model", models + "/generator.pt", "--output", images});
+  ASSERT_EQ(generated.exit_code, 0) << generated.err;
+  EXPECT_THAT(generated.out, HasSubstr("Seed: "));
+  EXPECT_THAT(generated.out, HasSubstr("Picture: " + images + "/grid.png\n"));
+  EXPECT_TRUE(std::filesystem::exists(images + "/image_009.png"));
+  EXPECT_FALSE(std::filesystem::exists(images + "/image_010.png"));
+}
+
+TEST_F(GanProgramsTest, DistributedWorkersEndAlikeAndGenerateAlike) {
+  const std::string models = Folder("models");
+  const RunResult trained =
+      TrainTiny({"--epochs=2", "--save-dir", models, "--mode=distributed",
+                 "--workers=2", "--sync-strategy=momentum", "--momentum=0.5"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("on 2 workers, momentum every 5 epochs"));
+  EXPECT_THAT(trained.out, HasSubstr("synced\n"));
+  const std::string average = *ReadFile(models + "/generator.pt");
+  EXPECT_EQ(*ReadFile(models + "/worker_0/generator.pt"), average);
+  EXPECT_EQ(*ReadFile(models + "/worker_1/generator.pt"), average);
+  EXPECT_TRUE(
+      LoadGanModel(models + "/discriminator.pt", GanNetwork::kDiscriminator)
+          .ok());
+
+  const std::vector<std::string> flags = {"--model", models + "/generator.pt",
+                                          "--num-images=150", "--seed=7"};
+  std::vector<std::string> single = flags;
+  single.insert(single.end(), {"--output", Folder("single")});
+  std::vector<std::string> distributed = flags;
+  distributed.insert(distributed.end(),
+                     {"--output", Folder("distributed"), "--distributed",
+                      "--workers=2", "--batch-size=20"});
+  ASSERT_EQ(Generate(single).exit_code, 0);
+  ASSERT_EQ(Generate(distributed).exit_code, 0);
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(Folder("single"))) {
+    const std::string name = entry.path().filename();
+    EXPECT_EQ(*ReadFile(entry.path()),
+              *ReadFile(Folder("distributed") + "/" + name))
+        << name;
+    ++files;
+  }
+  EXPECT_EQ(files, 151);
+  // The clusters that the programs started have gone with them.
+  EXPECT_TRUE(tree_.WaitForCount(0));
+}
+
+TEST_F(GanProgramsTest, BadUsageExitsWith2) {
+  ExpectOneLine(Train({"--epoch=3"}), 2,
+                "train: unknown flag --epoch; did you mean --epochs?");
+  ExpectOneLine(Train({"--epochs"}), 2, "--epochs needs a value");
+  ExpectOneLine(Train({"--epochs=many"}), 2, "expected a whole number");
+  ExpectOneLine(Train({"--epochs=0"}), 2, "--epochs is 0");
+  ExpectOneLine(Train({"--mode=both"}), 2, "single or distributed");
+  ExpectOneLine(Train({"--mode=distributed", "--workers=0"}), 2,
+                "--workers is 0; expected 1 or more");
+  ExpectOneLine(Train({"--dataset=imagenet"}), 2,
+                "--dataset is 'imagenet'; expected one of cifar10");
+  ExpectOneLine(Train({"--sync-strategy=best"}), 2, "best");
+  ExpectOneLine(Train({"--sync-strategy=momentum", "--momentum=1.7"}), 2,
+                "momentum");
+  ExpectOneLine(Train({"--momentum=0.5"}), 2, "momentum");
+  ExpectOneLine(Train({"--sync-options=x"}), 2, "expected name=value");
+  ExpectOneLine(Train({"--batch-size=1"}), 2, "--batch-size is 1");
+  ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
+  ExpectOneLine(Train({"epochs"}), 2, "unexpected argument 'epochs'");
+
+  ExpectOneLine(Generate({}), 2, "--model is required");
+  ExpectOneLine(Generate({"--model=x", "--num-images=0"}), 2,
+                "--num-images is 0");
+  ExpectOneLine(Generate({"--model=x", "--workers=0"}), 2, "--workers is 0");
+  ExpectOneLine(Generate({"--model=x", "--grid=0"}), 2, "--grid is 0");
+}
+
+TEST_F(GanProgramsTest, HelpExitsWith0) {
+  for (const RunResult& help : {Train({"--help"}), Generate({"--help"})}) {
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr("Examples:"));
+    EXPECT_THAT(help.out, HasSubstr("--address=HOST:PORT"));
+    EXPECT_THAT(help.err, IsEmpty());
+  }
+}
+
+TEST_F(GanProgramsTest, FailuresExitWith1AndLeaveNothing) {
+  const std::string save = Folder("save");
+  ExpectOneLine(Train({"--dataset=cifar10", "--data-dir=/no/such/folder",
+                       "--save-dir", save}),
+                1, "/no/such/folder");
+  EXPECT_TRUE(std::filesystem::is_empty(save));
+  ExpectOneLine(Train({"--mode=distributed", "--workers=2", "--dataset=cifar10",
+                       "--data-dir=/no/such/folder", "--save-dir", save}),
+                1, "/no/such/folder");
+  EXPECT_TRUE(std::filesystem::is_empty(save));
+  // A file where the folder should be.
+  const std::string file = Folder("file");
+  ASSERT_TRUE(WriteFileAtomically(file, "x").ok());
+  ExpectOneLine(TrainTiny({"--save-dir", file + "/models"}), 1, "--save-dir");
+
+  ExpectOneLine(Generate({"--model", Folder("missing.pt")}), 1, "missing.pt");
+  const std::string output = Folder("output");
+  ExpectOneLine(Generate({"--model", file, "--output", output}), 1,
+                "not a generator that `train` saved");
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+}  // namespace
+}  // namespace miniray::ml

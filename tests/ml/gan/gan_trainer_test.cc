@@ -1,0 +1,133 @@
+// GanTrainer with real worker processes.
+
+#include "ml/gan/gan_trainer.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ml/gan/training_run.h"
+#include "tests/ml/gan/gan_testutil.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray::ml {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+GanWorkerOptions TinyOptions() {
+  return {.dataset = "synthetic",
+          .limit = 64,
+          .batch_size = 16,
+          .latent_dim = 8,
+          .seed = 5};
+}
+
+class GanTrainerTest : public ::testing::Test {
+ protected:
+  train::TrainerOptions Options(int sync_interval) {
+    return {.num_workers = 2,
+            .cluster = cluster_.Connect(),
+            .sync_interval = sync_interval};
+  }
+
+  static std::vector<NamedTensors> WeightsOf(const GanTrainer& trainer) {
+    std::vector<NamedTensors> all;
+    for (const auto& worker : trainer.workers()) {
+      all.push_back(*worker.Call<&GanWorker::GetWeights>().Get());
+    }
+    return all;
+  }
+
+  TestCluster cluster_;
+};
+
+TEST_F(GanTrainerTest, WorkersEndWithTheSameBits) {
+  GanTrainer trainer(Options(5), TinyOptions());
+  const absl::StatusOr<train::Result> result = trainer.Train({.epochs = 2});
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  ASSERT_EQ(result->history.size(), 2u);
+  EXPECT_FALSE(result->history[0].synced);
+  EXPECT_TRUE(result->history[1].synced);
+  EXPECT_EQ(result->history[1].metrics.at("samples"), 64);
+  const std::vector<NamedTensors> weights = WeightsOf(trainer);
+  EXPECT_TRUE(Equal(weights[0], weights[1]));
+  EXPECT_TRUE(Equal(weights[0], *trainer.PullWeights()));
+}
+
+TEST_F(GanTrainerTest, SameSeedGivesTheSameRun) {
+  GanTrainer first(Options(1), TinyOptions());
+  ASSERT_EQ(first.Train({.epochs = 2}).status(), absl::OkStatus());
+  const NamedTensors weights = *first.PullWeights();
+  first.Shutdown();
+  GanTrainer second(Options(1), TinyOptions());
+  ASSERT_EQ(second.Train({.epochs = 2}).status(), absl::OkStatus());
+  EXPECT_TRUE(Equal(weights, *second.PullWeights()));
+}
+
+TEST_F(GanTrainerTest, WorkersReportToABoard) {
+  const Cluster cluster = cluster_.Connect();
+  const auto board = *cluster.CreateActor<ProgressBoard>({});
+  const auto worker = *cluster.CreateActor<GanWorker>({}, TinyOptions());
+  ASSERT_EQ(worker.Call<&GanWorker::ReportTo>(board).Get(), absl::OkStatus());
+  ASSERT_EQ(worker.Call<&GanWorker::LoadDataShard>(0, 1).Get(),
+            absl::OkStatus());
+  ASSERT_EQ(worker.Call<&GanWorker::TrainEpoch>(4).Get().status(),
+            absl::OkStatus());
+  EXPECT_TRUE(Eventually([&] {
+    const auto latest = board.Call<&ProgressBoard::Latest>().Get();
+    return latest.ok() && latest->size() == 1 && (*latest)[0].epoch == 4;
+  }));
+}
+
+TEST_F(GanTrainerTest, TrainingRunSavesWorkersAverageAndPicture) {
+  const std::string folder = ::testing::TempDir() + "/distributed";
+  TrainingRunOptions options = {.worker = TinyOptions(),
+                                .epochs = 2,
+                                .save_dir = folder,
+                                .distributed = true,
+                                .trainer = Options(1)};
+  // A bar that draws brings in the progress board.
+  std::FILE* const bar_file = std::tmpfile();
+  std::FILE* const text_file = std::tmpfile();
+  ProgressBar bar({.out = bar_file, .text = text_file, .draw = true});
+  ASSERT_EQ(RunTraining(options, &bar), absl::OkStatus());
+  std::fclose(bar_file);
+  std::fclose(text_file);
+
+  const auto generator = [&](const std::string& path) {
+    return *LoadGanModel(folder + path, GanNetwork::kGenerator);
+  };
+  const GanModel average = generator("/generator.pt");
+  EXPECT_EQ(average.latent_dim, 8);
+  EXPECT_EQ(average.shape, (ImageShape{3, 32, 32}));
+  EXPECT_TRUE(
+      Equal(average.weights, generator("/worker_0/generator.pt").weights));
+  EXPECT_TRUE(
+      Equal(average.weights, generator("/worker_1/generator.pt").weights));
+  EXPECT_TRUE(
+      LoadGanModel(folder + "/discriminator.pt", GanNetwork::kDiscriminator)
+          .ok());
+  EXPECT_TRUE(std::filesystem::exists(folder + "/samples.png"));
+}
+
+TEST_F(GanTrainerTest, ErrorsOfWorkersNameThem) {
+  GanWorkerOptions worker = TinyOptions();
+  worker.dataset = "cifar10";
+  worker.data_dir = "/no/such/folder";
+  GanTrainer trainer(Options(1), worker);
+  const absl::Status status = trainer.Train({.epochs = 1}).status();
+  // Whichever is first.
+  EXPECT_THAT(std::string(status.message()),
+              ContainsRegex("worker [01] \\(GanWorker"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/folder"));
+}
+
+}  // namespace
+}  // namespace miniray::ml
+
+TEST_CLUSTER_MAIN()

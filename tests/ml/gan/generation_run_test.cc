@@ -1,0 +1,148 @@
+// Generation by real worker processes.
+
+#include "ml/gan/generation_run.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ml/gan/generator_worker.h"
+#include "ml/image/png.h"
+#include "runtime/base/files.h"
+#include "tests/ml/gan/gan_testutil.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray::ml {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GenerationRunTest : public ::testing::Test {
+ protected:
+  GenerationRunOptions Options(const std::string& name) {
+    return {.num_images = 30,
+            .output = ::testing::TempDir() + "/" + name,
+            .seed = 11,
+            .batch_size = 7};
+  }
+
+  absl::Status Run(const GenerationRunOptions& options) {
+    std::FILE* const text = std::tmpfile();
+    ProgressBar bar({.text = text, .draw = false});
+    const absl::Status status = RunGeneration(SmallGenerator(), options, &bar);
+    std::fclose(text);
+    return status;
+  }
+
+  static void ExpectSameFiles(const std::string& a, const std::string& b) {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(a)) {
+      const std::string name = entry.path().filename();
+      EXPECT_EQ(*ReadFile(a + "/" + name), *ReadFile(b + "/" + name)) << name;
+      ++files;
+    }
+    EXPECT_GT(files, 1);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(b),
+                            std::filesystem::directory_iterator()),
+              files);
+  }
+};
+
+TEST_F(GenerationRunTest, WritesImagesAndGrid) {
+  GenerationRunOptions options = Options("single");
+  options.columns = 3;
+  ASSERT_EQ(Run(options), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::exists(options.output + "/image_000.png"));
+  EXPECT_TRUE(std::filesystem::exists(options.output + "/image_029.png"));
+  EXPECT_FALSE(std::filesystem::exists(options.output + "/image_030.png"));
+  // Three rows of three, with two pixels around each.
+  const at::Tensor grid = *ReadPng(options.output + "/grid.png");
+  EXPECT_EQ(grid.sizes(), at::IntArrayRef({1, 32, 32}));
+  const at::Tensor second = *ReadPng(options.output + "/image_001.png");
+  EXPECT_TRUE(grid.slice(1, 2, 10).slice(2, 12, 20).equal(second));
+}
+
+TEST_F(GenerationRunTest, WorkersMakeTheSameImages) {
+  ASSERT_EQ(Run(Options("expected")), absl::OkStatus());
+  TestCluster cluster;
+  for (const int workers : {1, 2, 4}) {
+    GenerationRunOptions options =
+        Options("workers_" + std::to_string(workers));
+    options.cluster = cluster.Connect();
+    options.workers = workers;
+    options.batch_size = 5;
+    ASSERT_EQ(Run(options), absl::OkStatus());
+    ExpectSameFiles(::testing::TempDir() + "/expected", options.output);
+  }
+}
+
+TEST_F(GenerationRunTest, TheWorkOfADeadWorkerGoesToTheOthers) {
+  GenerationRunOptions options = Options("survived");
+  options.num_images = 4000;
+  options.batch_size = 4;
+  ASSERT_EQ(Run(options), absl::OkStatus());
+
+  TestCluster cluster;
+  const Cluster connection = cluster.Connect();
+  const std::string expected = options.output;
+  options.output = ::testing::TempDir() + "/survivor";
+  options.cluster = connection;
+  options.workers = 2;
+  std::atomic<bool> killed = false;
+  std::thread killer([&] {
+    Eventually([&] {
+      return std::filesystem::exists(options.output + "/image_0000.png");
+    });
+    const auto state = connection.GetState();
+    for (const auto& actor : state->actors()) {
+      if (actor.state() != v1::ACTOR_STATE_ALIVE) continue;
+      killed = kill(static_cast<pid_t>(actor.pid()), SIGKILL) == 0;
+      break;
+    }
+    // Else this has tested nothing.
+    EXPECT_FALSE(std::filesystem::exists(options.output + "/grid.png"));
+  });
+  const absl::Status status = Run(options);
+  killer.join();
+  ASSERT_EQ(status, absl::OkStatus());
+  EXPECT_TRUE(killed);
+  ExpectSameFiles(expected, options.output);
+}
+
+TEST_F(GenerationRunTest, WorkersRefuseWhatTheyCannotDo) {
+  GeneratorWorker worker;
+  EXPECT_EQ(worker.Generate(1, 0, 1).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const GanModel model = SmallGenerator();
+  EXPECT_EQ(worker.Load(16, 3, 8, 8, model.weights).code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(worker.Load(16, 1, 8, 8, model.weights), absl::OkStatus());
+  EXPECT_TRUE(worker.Generate(1, 0, 1).ok());
+  for (const int64_t count :
+       {int64_t{0}, int64_t{-1}, GeneratorWorker::kMaxCount + 1}) {
+    EXPECT_EQ(worker.Generate(1, 0, count).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(worker.Generate(1, -1, 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(GenerationRunTest, AFolderThatCannotBeMadeIsAnError) {
+  GenerationRunOptions options = Options("file");
+  ASSERT_EQ(WriteFileAtomically(options.output, "x"), absl::OkStatus());
+  options.output += "/sub";
+  const absl::Status status = Run(options);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--output"));
+}
+
+}  // namespace
+}  // namespace miniray::ml
+
+TEST_CLUSTER_MAIN()
