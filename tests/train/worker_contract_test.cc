@@ -33,11 +33,8 @@ MINIRAY_ACTOR(WithConfig, Constructor<>, &WithConfig::TrainEpoch,
               &WithConfig::GetWeights, &WithConfig::SetWeights,
               &WithConfig::LoadDataShard);
 
-struct NoActor {
-  Metrics TrainEpoch(int) { return {}; }
-  NamedTensors GetWeights() { return {}; }
-  void SetWeights(NamedTensors) {}
-};
+// Its base class is an actor class; it is not.
+struct NoActor : Minimal {};
 
 struct Unlisted : Minimal {};
 MINIRAY_ACTOR(Unlisted, Constructor<>, &Unlisted::TrainEpoch,
