@@ -75,7 +75,11 @@ std::string PackageStore::PathOf(absl::string_view package_id) const {
 }
 
 bool PackageStore::Has(absl::string_view package_id) const {
-  return IsValidId(package_id) && access(PathOf(package_id).c_str(), X_OK) == 0;
+  if (!IsValidId(package_id)) return false;
+  const std::string path = PathOf(package_id);
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
+         access(path.c_str(), X_OK) == 0;
 }
 
 absl::StatusOr<std::unique_ptr<PackageStore::Writer>> PackageStore::Write(

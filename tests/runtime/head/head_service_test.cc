@@ -1,0 +1,583 @@
+// The head over a real gRPC channel.
+
+#include <grpcpp/grpcpp.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/head.grpc.pb.h"
+#include "runtime/base/files.h"
+#include "runtime/base/ids.h"
+#include "runtime/head/head_server.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_status.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+// Two chunks and a bit.
+constexpr size_t kPackageBytes = (2 << 20) + 7;
+
+class HeadServiceTest : public ::testing::Test {
+ protected:
+  using NodeStream = grpc::ClientReaderWriter<v1::NodeMessage, v1::NodeCommand>;
+  using DriverStream =
+      grpc::ClientReaderWriter<v1::DriverMessage, v1::DriverEvent>;
+
+  void SetUp() override {
+    package_ = std::string(kPackageBytes, '\0');
+    for (size_t i = 0; i < package_.size(); ++i) {
+      package_[i] = static_cast<char>(i * 2654435761u >> 13);
+    }
+    ASSERT_THAT(WriteFileAtomically(folder_ / "package", package_), IsOk());
+    package_id_ = Sha256OfFile(folder_ / "package").value();
+    StartHead({});
+  }
+
+  void StartHead(HeadServer::Options options) {
+    options.token = token_;
+    options.session_dir = folder_ / "head";
+    auto head = HeadServer::Start(options);
+    ASSERT_THAT(head, IsOk());
+    head_ = *std::move(head);
+    stub_ = v1::Head::NewStub(
+        MakeChannel(absl::StrCat("127.0.0.1:", head_->port())));
+  }
+
+  // A call with the token `token`; empty: with none.
+  std::unique_ptr<grpc::ClientContext> Context(const std::string& token) {
+    auto context = std::make_unique<grpc::ClientContext>();
+    PrepareContext(context.get(), token, kPatience);
+    return context;
+  }
+
+  template <class Request, class Response>
+  absl::Status Call(grpc::Status (v1::Head::Stub::*method)(grpc::ClientContext*,
+                                                           const Request&,
+                                                           Response*),
+                    const Request& request, Response* response,
+                    const std::string& token) {
+    return FromGrpcStatus(
+        (stub_.get()->*method)(Context(token).get(), request, response));
+  }
+
+  template <class Request, class Response>
+  absl::Status Call(grpc::Status (v1::Head::Stub::*method)(grpc::ClientContext*,
+                                                           const Request&,
+                                                           Response*),
+                    const Request& request, Response* response) {
+    return Call(method, request, response, token_);
+  }
+
+  v1::NodeMessage Registration(const std::string& node, double cpus = 4) {
+    v1::NodeMessage message;
+    message.mutable_register_node()->set_node_id(node);
+    (*message.mutable_register_node()
+          ->mutable_total()
+          ->mutable_quantity())["CPU"] = cpus;
+    return message;
+  }
+
+  v1::DriverMessage Hello(const std::string& job,
+                          const std::string& session = "s") {
+    v1::DriverMessage message;
+    message.mutable_register_driver()->set_job_id(job);
+    message.mutable_register_driver()->set_session_id(session);
+    return message;
+  }
+
+  v1::CreateActorRequest Creation(const std::string& actor) {
+    v1::CreateActorRequest request;
+    request.mutable_spec()->set_actor_id(actor);
+    request.mutable_spec()->set_class_name("Counter");
+    request.mutable_spec()->set_package_id(package_id_);
+    request.mutable_spec()->set_job_id("job");
+    return request;
+  }
+
+  // Sends `bytes` in pieces of at most 1 MiB.
+  absl::Status Upload(const std::string& id, const std::string& bytes,
+                      const std::string& token) {
+    const auto context = Context(token);
+    v1::PutPackageResponse response;
+    auto writer = stub_->PutPackage(context.get(), &response);
+    for (size_t at = 0; at < bytes.size(); at += 1 << 20) {
+      v1::PackageChunk chunk;
+      if (at == 0) chunk.set_package_id(id);
+      chunk.set_data(bytes.substr(at, 1 << 20));
+      if (!writer->Write(chunk)) break;
+    }
+    writer->WritesDone();
+    return FromGrpcStatus(writer->Finish());
+  }
+
+  // *bytes: all that came.
+  absl::Status Download(const std::string& id, const std::string& token,
+                        std::string* bytes) {
+    const auto context = Context(token);
+    v1::GetPackageRequest request;
+    request.set_package_id(id);
+    auto reader = stub_->GetPackage(context.get(), request);
+    v1::PackageChunk chunk;
+    while (reader->Read(&chunk)) {
+      EXPECT_LE(chunk.data().size(), size_t{1} << 20);
+      EXPECT_EQ(chunk.total_bytes(), static_cast<int64_t>(kPackageBytes));
+      *bytes += chunk.data();
+    }
+    return FromGrpcStatus(reader->Finish());
+  }
+
+  // Waits until the head's tables satisfy `condition`.
+  template <class Condition>
+  bool Eventually(Condition condition) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!condition(head_->GetState())) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(2));
+    }
+    return true;
+  }
+
+  std::vector<std::string> Packages() {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (std::filesystem::directory_iterator
+             file(folder_ / "head/packages", error),
+         end;
+         !error && file != end; file.increment(error)) {
+      names.push_back(file->path().filename().string());
+    }
+    return names;
+  }
+
+  const TempFolder folder_;
+  const std::string token_ = NewToken();
+  std::string package_;
+  std::string package_id_;
+  std::unique_ptr<HeadServer> head_;
+  std::unique_ptr<v1::Head::Stub> stub_;
+};
+
+// --- Without the token nothing is answered and nothing happens.
+
+class WrongTokenTest : public HeadServiceTest {
+ protected:
+  std::vector<std::string> WrongTokens() const {
+    std::string last = token_;
+    last.back() = last.back() == '0' ? '1' : '0';
+    return {
+        "",         "x", token_.substr(1), token_.substr(0, 63), token_ + "0",
+        NewToken(), last};
+  }
+
+  // EXPECTs what every refused call must answer.
+  void ExpectRefused(const absl::Status& status, const std::string& token) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnauthenticated,
+                                 AllOf(HasSubstr("MINIRAY_TOKEN"),
+                                       Not(HasSubstr(token_)))))
+        << "with the token '" << token << "'";
+  }
+
+  template <class Message, class Answer>
+  void ExpectStreamRefused(grpc::ClientReaderWriter<Message, Answer>* stream,
+                           const Message& message, const std::string& token) {
+    stream->Write(message);
+    Answer answer;
+    EXPECT_FALSE(stream->Read(&answer));
+    ExpectRefused(FromGrpcStatus(stream->Finish()), token);
+  }
+};
+
+TEST_F(WrongTokenTest, EveryCallIsRefusedAndDoesNothing) {
+  // A cluster that has something to lose.
+  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  const auto node_context = Context(token_);
+  const auto node = stub_->AttachNode(node_context.get());
+  ASSERT_TRUE(node->Write(Registration("node")));
+  v1::NodeCommand command;
+  ASSERT_TRUE(node->Read(&command));
+  v1::CreateActorResponse created;
+  ASSERT_THAT(Call(&v1::Head::Stub::CreateActor, Creation("actor"), &created),
+              IsOk());
+  const std::string before = head_->GetState().SerializeAsString();
+  std::string other = package_;
+  other[0] = static_cast<char>(other[0] + 1);
+  ASSERT_THAT(WriteFileAtomically(folder_ / "other", other), IsOk());
+  const std::string other_id = Sha256OfFile(folder_ / "other").value();
+
+  for (const std::string& token : WrongTokens()) {
+    {
+      const auto context = Context(token);
+      ExpectStreamRefused(stub_->AttachNode(context.get()).get(),
+                          Registration("intruder"), token);
+    }
+    {
+      const auto context = Context(token);
+      ExpectStreamRefused(stub_->AttachDriver(context.get()).get(),
+                          Hello("intruder"), token);
+    }
+    v1::RenewLeaseRequest renew;
+    renew.set_node_id("node");
+    v1::RenewLeaseResponse renewed;
+    ExpectRefused(Call(&v1::Head::Stub::RenewLease, renew, &renewed, token),
+                  token);
+    v1::HasPackageRequest has;
+    has.set_package_id(package_id_);
+    v1::HasPackageResponse present;
+    ExpectRefused(Call(&v1::Head::Stub::HasPackage, has, &present, token),
+                  token);
+    EXPECT_FALSE(present.present());
+    ExpectRefused(Upload(other_id, other, token), token);
+    std::string bytes;
+    ExpectRefused(Download(package_id_, token, &bytes), token);
+    EXPECT_THAT(bytes, IsEmpty());
+    v1::CreateActorResponse response;
+    ExpectRefused(Call(&v1::Head::Stub::CreateActor, Creation("intruder"),
+                       &response, token),
+                  token);
+    v1::GetActorRequest get;
+    get.set_actor_id("actor");
+    v1::GetActorResponse got;
+    ExpectRefused(Call(&v1::Head::Stub::GetActor, get, &got, token), token);
+    v1::KillActorRequest kill;
+    kill.set_actor_id("actor");
+    kill.set_no_restart(true);
+    v1::KillActorResponse killed;
+    ExpectRefused(Call(&v1::Head::Stub::KillActor, kill, &killed, token),
+                  token);
+    v1::GetClusterStateResponse state;
+    ExpectRefused(Call(&v1::Head::Stub::GetClusterState,
+                       v1::GetClusterStateRequest(), &state, token),
+                  token);
+    EXPECT_EQ(state.ByteSizeLong(), 0u);
+    EXPECT_EQ(got.ByteSizeLong() + response.ByteSizeLong(), 0u);
+  }
+  EXPECT_EQ(head_->GetState().SerializeAsString(), before);
+  EXPECT_THAT(Packages(), ElementsAre(package_id_));
+}
+
+// --- With it.
+
+TEST_F(HeadServiceTest, PackagesComeBackWhole) {
+  v1::HasPackageRequest has;
+  has.set_package_id(package_id_);
+  v1::HasPackageResponse present;
+  ASSERT_THAT(Call(&v1::Head::Stub::HasPackage, has, &present), IsOk());
+  EXPECT_FALSE(present.present());
+  std::string bytes;
+  EXPECT_THAT(Download(package_id_, token_, &bytes),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(package_id_)));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  }
+  ASSERT_THAT(Call(&v1::Head::Stub::HasPackage, has, &present), IsOk());
+  EXPECT_TRUE(present.present());
+  ASSERT_THAT(Download(package_id_, token_, &bytes), IsOk());
+  EXPECT_TRUE(bytes == package_);
+  EXPECT_THAT(Packages(), ElementsAre(package_id_));
+}
+
+TEST_F(HeadServiceTest, DamagedUploadsLeaveNothing) {
+  EXPECT_THAT(Upload(package_id_, package_ + "x", token_),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged")));
+  EXPECT_THAT(Upload(package_id_, package_.substr(1), token_),
+              StatusIs(absl::StatusCode::kDataLoss));
+  for (const char* id : {"", "../x", "../../../etc/cron.d/x"}) {
+    EXPECT_THAT(Upload(id, package_, token_),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  EXPECT_THAT(Upload(package_id_, "", token_),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Packages(), IsEmpty());
+}
+
+TEST_F(HeadServiceTest, AnUploadThatBreaksOffLeavesNothing) {
+  const auto context = Context(token_);
+  v1::PutPackageResponse response;
+  auto writer = stub_->PutPackage(context.get(), &response);
+  v1::PackageChunk chunk;
+  chunk.set_package_id(package_id_);
+  chunk.set_data(package_.substr(0, 1 << 20));
+  ASSERT_TRUE(writer->Write(chunk));
+  ASSERT_TRUE(Eventually([&](const auto&) { return !Packages().empty(); }));
+  context->TryCancel();
+  EXPECT_FALSE(writer->Finish().ok());
+  EXPECT_TRUE(Eventually([&](const auto&) { return Packages().empty(); }));
+}
+
+TEST_F(HeadServiceTest, OnlyPackagesCanBeFetched) {
+  std::string bytes;
+  for (const char* id : {"", "..", "../../package", "/etc/passwd"}) {
+    EXPECT_THAT(Download(id, token_, &bytes),
+                StatusIs(absl::StatusCode::kNotFound));
+  }
+  EXPECT_THAT(bytes, IsEmpty());
+}
+
+TEST_F(HeadServiceTest, AnActorFromItsCreationToItsEnd) {
+  v1::CreateActorResponse created;
+  EXPECT_THAT(Call(&v1::Head::Stub::CreateActor, Creation("actor"), &created),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("upload the package")));
+  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  ASSERT_THAT(Call(&v1::Head::Stub::CreateActor, Creation("actor"), &created),
+              IsOk());
+  EXPECT_EQ(created.actor().state(), v1::ACTOR_STATE_PENDING);
+
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  ASSERT_TRUE(node->Write(Registration("node")));
+  v1::NodeCommand command;
+  ASSERT_TRUE(node->Read(&command));
+  EXPECT_EQ(command.registered().lease_ms(), 10000);
+  ASSERT_TRUE(node->Read(&command));
+  EXPECT_EQ(command.start_actor().spec().actor_id(), "actor");
+  v1::RenewLeaseRequest renew;
+  renew.set_node_id("node");
+  v1::RenewLeaseResponse renewed;
+  EXPECT_THAT(Call(&v1::Head::Stub::RenewLease, renew, &renewed), IsOk());
+
+  v1::NodeMessage message;
+  message.mutable_actor_started()->set_actor_id("actor");
+  message.mutable_actor_started()->set_address("127.0.0.1:1");
+  ASSERT_TRUE(node->Write(message));
+  v1::GetActorRequest get;
+  get.set_actor_id("actor");
+  get.set_min_version(3);
+  get.set_wait_ms(30000);
+  v1::GetActorResponse got;
+  ASSERT_THAT(Call(&v1::Head::Stub::GetActor, get, &got), IsOk());
+  EXPECT_EQ(got.actor().state(), v1::ACTOR_STATE_ALIVE);
+
+  v1::KillActorRequest kill;
+  kill.set_actor_id("actor");
+  kill.set_no_restart(true);
+  v1::KillActorResponse killed;
+  ASSERT_THAT(Call(&v1::Head::Stub::KillActor, kill, &killed), IsOk());
+  ASSERT_TRUE(node->Read(&command));
+  EXPECT_EQ(command.stop_actor().actor_id(), "actor");
+  message.mutable_actor_exited()->set_actor_id("actor");
+  ASSERT_TRUE(node->Write(message));
+  EXPECT_TRUE(Eventually([](const v1::GetClusterStateResponse& state) {
+    return state.nodes(0).available().quantity().count("CPU") == 1 &&
+           state.actors(0).state() == v1::ACTOR_STATE_DEAD;
+  }));
+
+  message.mutable_leaving();
+  ASSERT_TRUE(node->Write(message));
+  node->WritesDone();
+  EXPECT_FALSE(node->Read(&command));
+  EXPECT_TRUE(node->Finish().ok());
+  v1::GetClusterStateResponse state;
+  ASSERT_THAT(Call(&v1::Head::Stub::GetClusterState,
+                   v1::GetClusterStateRequest(), &state),
+              IsOk());
+  ASSERT_EQ(state.nodes_size(), 1);
+  EXPECT_EQ(state.nodes(0).state(), v1::NODE_STATE_DEAD);
+  EXPECT_THAT(Call(&v1::Head::Stub::RenewLease, renew, &renewed),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(HeadServiceTest, UnknownActors) {
+  v1::GetActorRequest get;
+  get.set_actor_id("x");
+  v1::GetActorResponse got;
+  EXPECT_THAT(Call(&v1::Head::Stub::GetActor, get, &got),
+              StatusIs(absl::StatusCode::kNotFound));
+  v1::KillActorRequest kill;
+  kill.set_actor_id("x");
+  v1::KillActorResponse killed;
+  EXPECT_THAT(Call(&v1::Head::Stub::KillActor, kill, &killed),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(HeadServiceTest, ANodeMustRegisterFirst) {
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  v1::NodeMessage message;
+  message.mutable_actor_started()->set_actor_id("actor");
+  ASSERT_TRUE(node->Write(message));
+  v1::NodeCommand command;
+  EXPECT_FALSE(node->Read(&command));
+  EXPECT_THAT(
+      FromGrpcStatus(node->Finish()),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("register_node")));
+}
+
+TEST_F(HeadServiceTest, ARegistrationThatIsRefusedEndsTheStream) {
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  ASSERT_TRUE(node->Write(Registration("node", -1)));
+  v1::NodeCommand command;
+  EXPECT_FALSE(node->Read(&command));
+  EXPECT_THAT(FromGrpcStatus(node->Finish()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("CPU")));
+  EXPECT_EQ(head_->GetState().nodes_size(), 0);
+}
+
+TEST_F(HeadServiceTest, ABrokenNodeStreamIsNoticedAtOnce) {
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  ASSERT_TRUE(node->Write(Registration("node")));
+  v1::NodeCommand command;
+  ASSERT_TRUE(node->Read(&command));
+  context->TryCancel();
+  EXPECT_TRUE(Eventually([](const v1::GetClusterStateResponse& state) {
+    return state.nodes(0).state() == v1::NODE_STATE_DISCONNECTED;
+  }));
+  EXPECT_FALSE(node->Finish().ok());
+  // And it may come back.
+  const auto again_context = Context(token_);
+  const auto again = stub_->AttachNode(again_context.get());
+  ASSERT_TRUE(again->Write(Registration("node")));
+  ASSERT_TRUE(again->Read(&command));
+  EXPECT_EQ(head_->GetState().nodes(0).state(), v1::NODE_STATE_ALIVE);
+}
+
+TEST_F(HeadServiceTest, ADriversStreamFromHelloToGoodbye) {
+  const auto context = Context(token_);
+  const auto driver = stub_->AttachDriver(context.get());
+  ASSERT_TRUE(driver->Write(Hello("job")));
+  v1::DriverEvent event;
+  ASSERT_TRUE(driver->Read(&event));
+  EXPECT_TRUE(event.has_registered());
+  {
+    const auto other_context = Context(token_);
+    const auto other = stub_->AttachDriver(other_context.get());
+    ASSERT_TRUE(other->Write(Hello("job", "another")));
+    EXPECT_FALSE(other->Read(&event));
+    EXPECT_THAT(FromGrpcStatus(other->Finish()),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+  }
+  v1::DriverMessage goodbye;
+  goodbye.mutable_leaving();
+  ASSERT_TRUE(driver->Write(goodbye));
+  EXPECT_FALSE(driver->Read(&event));
+  EXPECT_TRUE(driver->Finish().ok());
+  EXPECT_EQ(head_->GetState().jobs(0).state(), v1::JOB_STATE_FINISHED);
+}
+
+TEST_F(HeadServiceTest, AVanishedDriversActorsEndAfterTheGrace) {
+  head_.reset();
+  HeadServer::Options options;
+  options.driver_grace = absl::Milliseconds(100);
+  StartHead(options);
+  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  const auto context = Context(token_);
+  const auto driver = stub_->AttachDriver(context.get());
+  ASSERT_TRUE(driver->Write(Hello("job")));
+  v1::DriverEvent event;
+  ASSERT_TRUE(driver->Read(&event));
+  v1::CreateActorResponse created;
+  ASSERT_THAT(Call(&v1::Head::Stub::CreateActor, Creation("actor"), &created),
+              IsOk());
+  context->TryCancel();
+  EXPECT_FALSE(driver->Finish().ok());
+  EXPECT_TRUE(Eventually([](const v1::GetClusterStateResponse& state) {
+    return state.jobs(0).state() == v1::JOB_STATE_FAILED &&
+           state.actors(0).state() == v1::ACTOR_STATE_DEAD;
+  }));
+}
+
+TEST_F(HeadServiceTest, ShutdownAnswersThoseWhoWait) {
+  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  v1::CreateActorResponse created;
+  ASSERT_THAT(Call(&v1::Head::Stub::CreateActor, Creation("actor"), &created),
+              IsOk());
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  ASSERT_TRUE(node->Write(Registration("node", 0)));
+  v1::NodeCommand command;
+  ASSERT_TRUE(node->Read(&command));
+  std::thread waiter([&] {
+    v1::GetActorRequest get;
+    get.set_actor_id("actor");
+    get.set_min_version(100);
+    get.set_wait_ms(600000);
+    v1::GetActorResponse got;
+    // The record as it is, or that the head has gone.
+    const absl::Status status = Call(&v1::Head::Stub::GetActor, get, &got);
+    EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  });
+  absl::SleepFor(absl::Milliseconds(20));  // Most likely it waits by now.
+  const absl::Time start = absl::Now();
+  head_->Shutdown();
+  waiter.join();
+  while (node->Read(&command)) {
+  }
+  EXPECT_FALSE(node->Finish().ok());
+  EXPECT_LT(absl::Now() - start, kPatience / 2);
+  head_->Shutdown();  // Twice does no harm.
+}
+
+// --- Where a head may listen.
+
+TEST(HeadServerTest, RefusesWhatIsNoAddress) {
+  const TempFolder folder;
+  for (const char* host : {"", "localhost", "head.example", "1.2.3", "::g"}) {
+    EXPECT_THAT(
+        HeadServer::Start({.host = host, .session_dir = folder.path()}),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("IP address")));
+  }
+}
+
+TEST(HeadServerTest, NeedsATokenBeyondLoopback) {
+  const TempFolder folder;
+  for (const char* host : {"0.0.0.0", "::", "10.1.2.3"}) {
+    EXPECT_THAT(HeadServer::Start({.host = host, .session_dir = folder.path()}),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr(host), HasSubstr("token"))));
+  }
+}
+
+TEST(HeadServerTest, APortInUseIsAClearError) {
+  const TempFolder folder;
+  const auto first = HeadServer::Start({.session_dir = folder / "1"});
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(
+      HeadServer::Start(
+          {.port = (*first)->port(), .session_dir = folder / "2"}),
+      StatusIs(absl::StatusCode::kUnavailable,
+               AllOf(HasSubstr(absl::StrCat("127.0.0.1:", (*first)->port())),
+                     HasSubstr("in use"))));
+}
+
+TEST(HeadServerTest, AFolderThatCannotBeMade) {
+  const TempFolder folder;
+  ASSERT_THAT(WriteFileAtomically(folder / "file", ""), IsOk());
+  EXPECT_THAT(HeadServer::Start({.session_dir = folder / "file/sub"}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("file/sub")));
+}
+
+TEST(HeadServerTest, WithoutATokenEverybodyOnThisMachineIsIn) {
+  const TempFolder folder;
+  const auto head = HeadServer::Start({.session_dir = folder.path()});
+  ASSERT_THAT(head, IsOk());
+  const auto stub = v1::Head::NewStub(
+      MakeChannel(absl::StrCat("127.0.0.1:", (*head)->port())));
+  for (const char* token : {"", "any"}) {
+    grpc::ClientContext context;
+    PrepareContext(&context, token, kPatience);
+    v1::GetClusterStateResponse state;
+    EXPECT_TRUE(stub->GetClusterState(&context, {}, &state).ok());
+  }
+}
+
+}  // namespace
+}  // namespace miniray
