@@ -14,7 +14,7 @@ namespace miniray {
 grpc::ByteBuffer ToByteBuffer(const absl::Cord& cord);
 
 // Large slices are shared: they stay alive as long as the cord. Errors:
-// INTERNAL, the buffer holds no message.
+// FAILED_PRECONDITION, the buffer holds no message.
 absl::StatusOr<absl::Cord> ToCord(const grpc::ByteBuffer& buffer);
 
 }  // namespace miniray

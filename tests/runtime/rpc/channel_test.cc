@@ -1,0 +1,70 @@
+// The token's check, and the limits that channels and servers have.
+
+#include "runtime/rpc/channel.h"
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/test/server_context_test_spouse.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/base/status_matchers.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What CheckToken says to a call with this metadata.
+absl::Status Check(const std::string& key, const std::string& value,
+                   const std::string& token) {
+  grpc::ServerContext context;
+  grpc::testing::ServerContextTestSpouse spouse(&context);
+  spouse.AddClientMetadata(key, value);
+  return CheckToken(context, token);
+}
+
+TEST(CheckTokenTest, TheRightOnePasses) {
+  EXPECT_THAT(Check(kTokenKey, "secret", "secret"), IsOk());
+}
+
+TEST(CheckTokenTest, AnyOtherIsRefused) {
+  for (const char* wrong :
+       {"", "s", "secre", "secret ", "secrets", "Secret", "terces", "secreu"}) {
+    EXPECT_THAT(Check(kTokenKey, wrong, "secret"),
+                StatusIs(absl::StatusCode::kUnauthenticated,
+                         AllOf(HasSubstr("not the one of this cluster"),
+                               Not(HasSubstr("secret")))))
+        << wrong;
+  }
+}
+
+TEST(CheckTokenTest, NoneAtAllIsRefusedWithWhatToDo) {
+  EXPECT_THAT(Check("another-key", "secret", "secret"),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       AllOf(HasSubstr("MINIRAY_TOKEN"),
+                             HasSubstr("miniray start --head"))));
+  EXPECT_THAT(CheckToken(grpc::ServerContext(), "secret"),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+TEST(CheckTokenTest, AClusterWithoutTokenTakesEverybody) {
+  EXPECT_THAT(CheckToken(grpc::ServerContext(), ""), IsOk());
+  EXPECT_THAT(Check(kTokenKey, "any", ""), IsOk());
+}
+
+TEST(PrepareContextTest, SetsTheDeadline) {
+  grpc::ClientContext context;
+  const absl::Time before = absl::Now();
+  PrepareContext(&context, "", absl::Seconds(100));
+  const absl::Time deadline = absl::FromChrono(context.deadline());
+  EXPECT_GE(deadline, before + absl::Seconds(99));
+  EXPECT_LE(deadline, absl::Now() + absl::Seconds(101));
+}
+
+}  // namespace
+}  // namespace miniray
