@@ -1,5 +1,8 @@
 #include "train/trainer_base.h"
 
+#include <algorithm>
+#include <cmath>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,7 +51,13 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
 
 absl::StatusOr<Result> TrainerBase::Run() {
   if (!cluster_.has_value()) {
-    MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect());
+    // An embedded cluster has room for every worker, even if they have to share
+    // the machine's cores.
+    ClusterOptions cluster;
+    cluster.embedded_num_cpus = std::max<double>(
+        std::thread::hardware_concurrency(),
+        std::ceil(options_.num_workers * options_.worker_resources.cpu));
+    MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect(cluster));
   }
   MR_RETURN_IF_ERROR(StartActors());
   MR_RETURN_IF_ERROR(AfterWorkers());
