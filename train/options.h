@@ -28,7 +28,8 @@ struct TrainerOptions {
   // Restarted workers have lost their training state, so a death ends Train.
   absl::Duration start_timeout = absl::Seconds(60);
   // The cluster to use; without one, the trainer connects with
-  // Cluster::Connect() and leaves again when it shuts down.
+  // Cluster::Connect() and leaves again when it shuts down. Is that an embedded
+  // cluster, it has room for all workers, however few cores there are.
   std::optional<Cluster> cluster;
 
   // DataParallelTrainer only:

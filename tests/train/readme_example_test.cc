@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,6 +41,15 @@ TEST(ReadmeExampleTest, LearnsOnAClusterOfItsOwn) {
   const auto worker = trainer.workers()[0];
   trainer.Shutdown();
   EXPECT_FALSE(worker.Call<&LineWorker::GetWeights>().Get().ok());
+}
+
+TEST(ReadmeExampleTest, AClusterOfItsOwnHasRoomForAllWorkers) {
+  train::TrainerOptions options = {.num_workers = 2};
+  // Together more than the machine has.
+  options.worker_resources.cpu = std::thread::hardware_concurrency();
+  LineTrainer trainer(options);
+  const auto result = trainer.Train({.epochs = 1});
+  EXPECT_TRUE(result.ok()) << result.status();
 }
 
 std::string ReadFile(const std::string& path) {
