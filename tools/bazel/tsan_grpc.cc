@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "grpcpp/support/server_callback.h"
 
 namespace {
 
@@ -73,3 +75,30 @@ extern "C" grpc_event grpc_completion_queue_pluck(grpc_completion_queue* queue,
   if (event.type == GRPC_OP_COMPLETE) __tsan_acquire(tag);
   return event;
 }
+
+// A server's reactor gets OnCancel and OnDone from whoever is the last to lower
+// a count, in a thread of gRPC's executor. The count is lowered in code that
+// ThreadSanitizer sees and in code that it does not; the executor it never
+// sees. These do what the originals do (src/cpp/server/server_callback.cc), in
+// threads of our own.
+namespace grpc {
+namespace internal {
+
+void ServerCallbackCall::ScheduleOnDone(bool inline_ondone) {
+  __tsan_acquire(&callbacks_outstanding_);
+  if (inline_ondone) return CallOnDone();
+  std::thread([this] { CallOnDone(); }).detach();
+}
+
+void ServerCallbackCall::CallOnCancel(ServerReactor* reactor) {
+  __tsan_acquire(&on_cancel_conditions_remaining_);
+  if (reactor->InternalInlineable()) return reactor->OnCancel();
+  Ref();
+  std::thread([this, reactor] {
+    reactor->OnCancel();
+    MaybeDone();
+  }).detach();
+}
+
+}  // namespace internal
+}  // namespace grpc
