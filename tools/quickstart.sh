@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=SCRIPTDIR/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-EPOCHS="${MINIRAY_QUICKSTART_EPOCHS:-4}"
+EPOCHS="${MINIRAY_QUICKSTART_EPOCHS:-12}"
 WORKERS=2
 
 usage() {
@@ -18,7 +18,7 @@ on Fashion-MNIST with a worker on each, generates 64 pictures, and stops the
 cluster. The model and the pictures are left in FOLDER (default: ./quickstart).
 
 Environment:
-  MINIRAY_QUICKSTART_EPOCHS   passes over the data (default: 4)
+  MINIRAY_QUICKSTART_EPOCHS   passes over the data (default: 12)
 USAGE
 }
 

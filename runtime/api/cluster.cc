@@ -11,6 +11,7 @@
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 
 namespace miniray {
 namespace {
@@ -132,6 +133,12 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
 absl::StatusOr<internal::ActorIdentity> Cluster::Create(
     const ActorOptions& options, const std::string& class_name,
     const internal::ArgumentList& args) const {
+  for (const std::string* text : {&options.name, &options.actor_namespace}) {
+    if (!IsUtf8(*text)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the actor's name or namespace is not UTF-8: ", ToUtf8(*text)));
+    }
+  }
   v1::ActorSpec spec;
   spec.set_class_name(class_name);
   spec.set_name(options.name);
@@ -147,6 +154,12 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_detached(options.detached);
   spec.set_num_threads(options.num_threads);
   for (const auto& [name, value] : options.env) {
+    if (name.empty() || name.find('=') != std::string::npos || !IsUtf8(name) ||
+        !IsUtf8(value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("env '", ToUtf8(name),
+                       "': a name without '=', and UTF-8 throughout"));
+    }
     (*spec.mutable_env())[name] = value;
   }
   for (const absl::Cord& arg : args) {

@@ -15,6 +15,8 @@ namespace {
 
 // Records of dead actors that are kept for `status` and for late callers.
 constexpr size_t kMaxDeadActors = 10000;
+constexpr size_t kMaxDeadNodes = 1000;
+constexpr size_t kMaxEndedJobs = 10000;
 
 // A node is filled up to this share before the next one is used, so that small
 // jobs stay together; beyond it load is spread.
@@ -75,6 +77,9 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
         absl::ToInt64Milliseconds(options_.lease));
     node.link->Send(std::move(registered));
 
+    for (const v1::ActorExited& exited : request.exited_actors()) {
+      TakeExit(request.node_id(), exited);
+    }
     std::set<std::pair<std::string, int32_t>> live;
     for (const v1::LiveActor& actor : request.live_actors()) {
       live.emplace(actor.actor_id(), actor.incarnation());
@@ -157,6 +162,7 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
   LOG(WARNING) << "node lost: " << NodeName(node->info) << ": " << cause;
   node->info.set_state(v1::NODE_STATE_DEAD);
   node->info.set_death_cause(cause);
+  dead_nodes_.push_back(node->info.node_id());
   node->link.reset();
   for (auto& [id, actor] : actors_) {
     if (actor->info.node_id() != node->info.node_id()) continue;
@@ -195,25 +201,30 @@ void ClusterState::ActorExited(const std::string& node_id,
   Deferred deferred;
   {
     absl::MutexLock lock(&mu_);
-    Actor* actor = FindActor(event.actor_id());
-    if (actor == nullptr || actor->incarnation != event.incarnation() ||
-        actor->info.node_id() != node_id) {
-      return;
-    }
-    if (HasProcess(actor->info)) {
-      std::string cause = event.cause();
-      if (auto it = nodes_.find(node_id); it != nodes_.end()) {
-        absl::StrAppend(&cause, " on node ", NodeName(it->second.info));
-      }
-      cause += event.last_output();
-      ActorDied(actor, cause, event.may_restart());
-    } else {
-      ReleaseResources(actor);  // Killed before: only its room was still taken.
-    }
+    TakeExit(node_id, event);
     Schedule();
     deferred = DueWaiters();
   }
   for (auto& run : deferred) run();
+}
+
+void ClusterState::TakeExit(const std::string& node_id,
+                            const v1::ActorExited& event) {
+  Actor* actor = FindActor(event.actor_id());
+  if (actor == nullptr || actor->incarnation != event.incarnation() ||
+      actor->info.node_id() != node_id) {
+    return;
+  }
+  if (!HasProcess(actor->info)) {
+    // Killed before: only its room was still taken.
+    return ReleaseResources(actor);
+  }
+  std::string cause = event.cause();
+  if (auto it = nodes_.find(node_id); it != nodes_.end()) {
+    absl::StrAppend(&cause, " on node ", NodeName(it->second.info));
+  }
+  cause += event.last_output();
+  ActorDied(actor, cause, event.may_restart());
 }
 
 // --- Drivers.
@@ -277,6 +288,7 @@ void ClusterState::EndJob(Job* job, v1::JobState state,
   job->info.set_state(state);
   job->info.set_end_unix_ms(absl::ToUnixMillis(options_.clock()));
   job->grace_end = absl::InfiniteFuture();
+  ended_jobs_.push_back(job->info.job_id());
   LOG(INFO) << "job " << job->info.job_id() << " ended: " << cause;
   for (auto& [id, actor] : actors_) {
     if (actor->spec.job_id() == job->info.job_id() && !actor->spec.detached() &&
@@ -466,6 +478,21 @@ void ClusterState::Forget() {
   }
 }
 
+void ClusterState::ForgetNodesAndJobs() {
+  while (dead_nodes_.size() > kMaxDeadNodes) {
+    nodes_.erase(dead_nodes_.front());
+    dead_nodes_.pop_front();
+  }
+  while (ended_jobs_.size() > kMaxEndedJobs) {
+    auto it = jobs_.find(ended_jobs_.front());
+    // An id may have been used again.
+    if (it != jobs_.end() && it->second.info.state() != v1::JOB_STATE_RUNNING) {
+      jobs_.erase(it);
+    }
+    ended_jobs_.pop_front();
+  }
+}
+
 void ClusterState::Touch(Actor* actor) {
   actor->info.set_version(actor->info.version() + 1);
 }
@@ -601,6 +628,7 @@ void ClusterState::Tick() {
       changed = true;
     }
     if (changed) Schedule();
+    ForgetNodesAndJobs();
     deferred = DueWaiters();
   }
   for (auto& run : deferred) run();

@@ -151,7 +151,10 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes out the waiters that are due.
   Deferred DueWaiters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeExit(const std::string& node_id, const v1::ActorExited& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetNodesAndJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
 
@@ -168,6 +171,8 @@ class ClusterState {
   bool stop_waiting_ ABSL_GUARDED_BY(mu_) = false;
   // Dead actors in the order of their death, for forgetting the oldest.
   std::deque<std::string> graveyard_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::string> dead_nodes_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::string> ended_jobs_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace miniray

@@ -60,6 +60,7 @@ class HeadServerImpl : public HeadServer {
   }
 
   void Shutdown() override {
+    absl::MutexLock lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;
     stopping_.Notify();
     state_.StopWaiting();
@@ -76,6 +77,7 @@ class HeadServerImpl : public HeadServer {
   HeadService service_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
+  absl::Mutex shutdown_mu_;
   absl::Notification stopping_;
   std::thread ticker_;
 };

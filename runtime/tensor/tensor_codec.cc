@@ -123,14 +123,19 @@ absl::Status Codec<at::Tensor>::Decode(const ValueView& view, at::Tensor* out) {
   };
   while (!reader.done()) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
-    if (field.number == kDTypeField) dtype = field.scalar;
-    if (field.number == kDataField) data = std::move(field.bytes);
+    using Type = WireField::Type;
+    if (field.number == kDTypeField && field.type == Type::kVarint) {
+      dtype = field.scalar;
+    } else if (field.number == kDataField && field.type == Type::kBytes) {
+      data = std::move(field.bytes);
+    }
     if (field.number != kShapeField) continue;
     // Packed, as proto3 writes it, or one by one, as a parser must also accept.
-    if (field.type == WireField::Type::kVarint) {
+    if (field.type == Type::kVarint) {
       if (!add_dimension(field.scalar)) return Malformed("too many dimensions");
       continue;
     }
+    if (field.type != Type::kBytes) continue;
     WireReader sizes(field.bytes);
     while (!sizes.done()) {
       MR_ASSIGN_OR_RETURN(const uint64_t size, sizes.RawVarint());
@@ -163,6 +168,11 @@ absl::Status Codec<at::Tensor>::Decode(const ValueView& view, at::Tensor* out) {
     for (absl::string_view chunk : data.Chunks()) {
       std::memcpy(target, chunk.data(), chunk.size());
       target += chunk.size();
+    }
+    if (found->torch == c10::ScalarType::Bool) {
+      // Any other byte in a bool is undefined behaviour in whoever reads it.
+      auto* bytes = static_cast<unsigned char*>(tensor.data_ptr());
+      for (uint64_t i = 0; i < data.size(); ++i) bytes[i] = bytes[i] != 0;
     }
     *out = std::move(tensor);
   } catch (const std::exception& error) {

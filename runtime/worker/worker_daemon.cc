@@ -24,6 +24,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/head/package_store.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -89,6 +90,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   const std::string& node_id() const override { return node_id_; }
 
   void Shutdown() override {
+    absl::MutexLock shutdown_lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;
     stopping_.Notify();
     {
@@ -172,6 +174,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
       if (!stream->Write(Registration())) {
         context_ = nullptr;
       } else {
+        std::erase_if(outbox_, [](const v1::NodeMessage& message) {
+          return message.has_actor_exited();  // The registration told.
+        });
         stream_ = stream.get();
         FlushOutbox();
       }
@@ -215,6 +220,11 @@ class WorkerDaemonImpl : public WorkerDaemon {
       v1::LiveActor* live = node->add_live_actors();
       live->set_actor_id(hosted.spec.actor_id());
       live->set_incarnation(hosted.incarnation);
+    }
+    for (const v1::NodeMessage& message : outbox_) {
+      if (message.has_actor_exited()) {
+        *node->add_exited_actors() = message.actor_exited();
+      }
     }
     for (const v1::StartActor& start : starts_) {
       v1::LiveActor* live = node->add_live_actors();
@@ -478,13 +488,13 @@ class WorkerDaemonImpl : public WorkerDaemon {
       exited->set_incarnation(hosted.incarnation);
       exited->set_may_restart(hosted.construction_error.empty());
       if (!hosted.construction_error.empty()) {
-        exited->set_cause(absl::StrCat("its constructor failed: ",
-                                       hosted.construction_error));
+        exited->set_cause(ToUtf8(absl::StrCat("its constructor failed: ",
+                                              hosted.construction_error)));
       } else if (!hosted.stop_reason.empty()) {
         exited->set_cause(hosted.stop_reason);
       } else {
-        exited->set_cause(cause);
-        exited->set_last_output(LastOutput(hosted.log_file));
+        exited->set_cause(ToUtf8(cause));
+        exited->set_last_output(ToUtf8(LastOutput(hosted.log_file)));
       }
       LOG(INFO) << "actor " << hosted.spec.class_name() << " " << key << ": "
                 << exited->cause() << exited->last_output();
@@ -509,6 +519,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
   std::unique_ptr<ProcessSupervisor> supervisor_;
+  absl::Mutex shutdown_mu_;
   absl::Notification stopping_;
 
   absl::Mutex mu_;

@@ -67,6 +67,10 @@ class Counter {
     return pid;
   }
   void Exit(int code) { _exit(code); }
+  void AbortInBytes() {
+    for (int i = 0; i < 700; ++i) fputc(0xff, stderr);
+    abort();
+  }
   void Abort() {
     fprintf(stderr, "the last words\n");
     abort();
@@ -80,7 +84,7 @@ MINIRAY_ACTOR(Counter, Constructor<int64_t>, &Counter::Add, &Counter::Get,
               &Counter::Throw, &Counter::Fail, &Counter::Half, &Counter::Pid,
               &Counter::Hang, &Counter::AddTo, &Counter::MakeAnother,
               &Counter::Variable, &Counter::StartChild, &Counter::Exit,
-              &Counter::Abort);
+              &Counter::Abort, &Counter::AbortInBytes);
 
 // Calls of the class's own kind stand after its MINIRAY_ACTOR.
 int64_t Counter::AddTo(ActorHandle<Counter> other, int64_t n) {
@@ -221,6 +225,11 @@ TEST(ActorTest, ExitCodeAndLastOutputAreInTheCause) {
   EXPECT_THAT(
       std::string(second->Call<&Counter::Abort>().Get().message()),
       AllOf(HasSubstr("signal 6 (SIGABRT)"), HasSubstr("the last words")));
+  // Output need not be text.
+  auto third = driver.CreateActor<Counter>({}, 0);
+  EXPECT_THAT(
+      std::string(third->Call<&Counter::AbortInBytes>().Get().message()),
+      HasSubstr("signal 6 (SIGABRT)"));
 }
 
 TEST(ActorTest, AConstructorThatThrowsFailsTheCalls) {
@@ -288,6 +297,19 @@ TEST(ActorTest, NamesAreUniqueAndFreedByDeath) {
             absl::StatusCode::kNotFound);
   ASSERT_TRUE(one->Kill().ok());
   EXPECT_TRUE(driver.CreateActor<Counter>({.name = "n"}, 3).ok());
+}
+
+TEST(ActorTest, NamesAndEnvironmentMustBeUtf8) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  EXPECT_EQ(driver.CreateActor<Counter>({.name = "\xff"}, 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      driver.CreateActor<Counter>({.env = {{"A", "\xff"}}}, 1).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      driver.CreateActor<Counter>({.env = {{"A=B", ""}}}, 1).status().code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ActorTest, KillEndsTheProcessGroupAndFailsCalls) {

@@ -60,14 +60,17 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-TEST(ReadmeExampleTest, TheReadmeShowsTheCodeThatIsTestedHere) {
+TEST(ReadmeExampleTest, TheReadmesShowTheCodeThatIsTestedHere) {
   const std::string code = ReadFile("tests/train/readme_example.h");
   const std::string begin = "// README begins.\n";
   const size_t from = code.find(begin) + begin.size();
   const size_t to = code.find("// README ends.");
   ASSERT_LT(from, to);
-  EXPECT_THAT(ReadFile("train/README.md"),
-              HasSubstr("```cpp\n" + code.substr(from, to - from)));
+  for (const char* readme : {"train/README.md", "README.md"}) {
+    EXPECT_THAT(ReadFile(readme),
+                HasSubstr("```cpp\n" + code.substr(from, to - from)))
+        << readme;
+  }
 }
 
 }  // namespace

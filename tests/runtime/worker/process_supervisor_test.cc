@@ -1,0 +1,239 @@
+// The supervisor with /bin/sh as the program.
+
+#include "runtime/worker/process_supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ProcessSupervisorTest : public testing::Test {
+ protected:
+  ProcessSupervisorTest() {
+    const char* base = getenv("TEST_TMPDIR");
+    folder_ =
+        absl::StrCat(base == nullptr ? "/tmp" : base, "/supervisor.", getpid());
+    std::filesystem::create_directories(folder_);
+    auto supervisor = ProcessSupervisor::Create(
+        {.on_message =
+             [this](const std::string& key, pid_t, const std::string& message) {
+               absl::MutexLock lock(&mu_);
+               messages_[key] += message;
+             },
+         .on_exit =
+             [this](const std::string& key, const std::string& cause) {
+               absl::MutexLock lock(&mu_);
+               exits_[key] = cause;
+             }});
+    EXPECT_TRUE(supervisor.ok()) << supervisor.status();
+    supervisor_ = *std::move(supervisor);
+  }
+
+  ~ProcessSupervisorTest() override {
+    supervisor_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Runs a shell script, which finds its socket in $MINIRAY_ACTOR_FD.
+  absl::Status StartShell(const std::string& key, const std::string& script) {
+    ProcessSupervisor::Command command;
+    command.key = key;
+    command.executable = absl::StrCat(folder_, "/", key, ".sh");
+    command.name = key;
+    command.log_file = LogFile(key);
+    command.first_message = "hello";
+    EXPECT_TRUE(WriteFileAtomically(command.executable,
+                                    absl::StrCat("#!/bin/sh\n", script, "\n"),
+                                    0700)
+                    .ok());
+    return supervisor_->Start(command);
+  }
+
+  std::string LogFile(const std::string& key) const {
+    return absl::StrCat(folder_, "/", key, ".log");
+  }
+
+  // The cause of the end, once it has ended.
+  std::string ExitOf(const std::string& key) {
+    EXPECT_TRUE(Eventually([&] {
+      absl::MutexLock lock(&mu_);
+      return exits_.contains(key);
+    })) << key
+        << " has not ended";
+    absl::MutexLock lock(&mu_);
+    return exits_[key];
+  }
+
+  // What the process wrote to its log, once it holds a line.
+  std::string FirstLine(const std::string& key) {
+    std::string text;
+    EXPECT_TRUE(Eventually([&] {
+      text = ReadFile(LogFile(key)).value_or("");
+      return text.find('\n') != std::string::npos;
+    }));
+    return text.substr(0, text.find('\n'));
+  }
+
+  std::string folder_;
+  absl::Mutex mu_;
+  std::map<std::string, std::string> messages_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::string> exits_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<ProcessSupervisor> supervisor_;
+};
+
+TEST_F(ProcessSupervisorTest, TellsHowAProcessEnded) {
+  ASSERT_TRUE(StartShell("good", "exit 0").ok());
+  ASSERT_TRUE(StartShell("bad", "exit 3").ok());
+  ASSERT_TRUE(StartShell("killed", "kill -SEGV $$").ok());
+  EXPECT_EQ(ExitOf("good"), "exited with code 0");
+  EXPECT_EQ(ExitOf("bad"), "exited with code 3");
+  EXPECT_EQ(ExitOf("killed"), "killed by signal 11 (SIGSEGV)");
+}
+
+TEST_F(ProcessSupervisorTest, OutputGoesToTheLogFile) {
+  ASSERT_TRUE(StartShell("talker", "echo out; echo err >&2").ok());
+  ExitOf("talker");
+  EXPECT_EQ(*ReadFile(LogFile("talker")), "out\nerr\n");
+}
+
+TEST_F(ProcessSupervisorTest, MessagesArriveEvenJustBeforeTheEnd) {
+  // A frame of two bytes: its length, then "ok".
+  ASSERT_TRUE(StartShell("sender",
+                         "printf '\\002\\000\\000\\000ok' >&$MINIRAY_ACTOR_FD")
+                  .ok());
+  EXPECT_EQ(ExitOf("sender"), "exited with code 0");
+  absl::MutexLock lock(&mu_);
+  EXPECT_EQ(messages_["sender"], "ok");
+}
+
+TEST_F(ProcessSupervisorTest, AMalformedMessageDoesNoHarm) {
+  ASSERT_TRUE(StartShell("liar",
+                         "printf '\\377\\377\\377\\377' >&$MINIRAY_ACTOR_FD; "
+                         "exit 4")
+                  .ok());
+  EXPECT_EQ(ExitOf("liar"), "exited with code 4");
+}
+
+TEST_F(ProcessSupervisorTest, AProgramThatCannotRunIsAnError) {
+  ProcessSupervisor::Command command;
+  command.key = "none";
+  command.executable = folder_ + "/no-such-program";
+  command.name = "none";
+  command.log_file = LogFile("none");
+  EXPECT_THAT(supervisor_->Start(command).ToString(),
+              HasSubstr("no-such-program: No such file"));
+  ASSERT_TRUE(WriteFileAtomically(command.executable, "garbage", 0700).ok());
+  EXPECT_THAT(supervisor_->Start(command).ToString(),
+              HasSubstr("Exec format error"));
+  command.log_file = folder_ + "/no/such/folder.log";
+  EXPECT_THAT(supervisor_->Start(command).ToString(),
+              HasSubstr("no/such/folder.log"));
+}
+
+TEST_F(ProcessSupervisorTest, WhatAProcessStartedEndsWithIt) {
+  ASSERT_TRUE(StartShell("parent", "sleep 1000 & echo $!; wait").ok());
+  const int64_t child = std::stoll(FirstLine("parent"));
+  EXPECT_TRUE(ProcessLives(child));
+  supervisor_->Stop("parent", absl::ZeroDuration());
+  ExitOf("parent");
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(child); }));
+}
+
+TEST_F(ProcessSupervisorTest, AProcessThatIgnoresSigtermIsKilledAfterGrace) {
+  ASSERT_TRUE(
+      StartShell("deaf", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+          .ok());
+  FirstLine("deaf");
+  const absl::Time start = absl::Now();
+  supervisor_->Stop("deaf", absl::Milliseconds(200));
+  EXPECT_EQ(ExitOf("deaf"), "killed by signal 9 (SIGKILL)");
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(200));
+}
+
+TEST_F(ProcessSupervisorTest, AStoppedProcessIsKilledToo) {
+  ASSERT_TRUE(StartShell("frozen", "echo up; kill -STOP $$").ok());
+  FirstLine("frozen");
+  supervisor_->Stop("frozen", absl::Milliseconds(50));
+  EXPECT_EQ(ExitOf("frozen"), "killed by signal 9 (SIGKILL)");
+}
+
+TEST_F(ProcessSupervisorTest, ManyProcessesAtOnce) {
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(
+        StartShell(absl::StrCat("p", i), absl::StrCat("exit ", i)).ok());
+  }
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(ExitOf(absl::StrCat("p", i)),
+              absl::StrCat("exited with code ", i));
+  }
+}
+
+TEST_F(ProcessSupervisorTest, StopAllLeavesNothingAndStartsNothing) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(StartShell(absl::StrCat("s", i), "sleep 1000").ok());
+  }
+  supervisor_->StopAll(absl::Milliseconds(200));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(ExitOf(absl::StrCat("s", i)), HasSubstr("killed by signal"));
+  }
+  EXPECT_EQ(StartShell("late", "exit 0").code(),
+            absl::StatusCode::kUnavailable);
+}
+
+// The one who dies here is a process that has a supervisor of its own.
+TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
+  const std::string pids = folder_ + "/pids";
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t owner = fork();
+  if (owner == 0) {
+    // A stopped process, and what it started.
+    supervisor_.release();
+    auto own = ProcessSupervisor::Create(
+        {.on_message = [](const std::string&, pid_t, const std::string&) {},
+         .on_exit = [](const std::string&, const std::string&) {}});
+    supervisor_ = *std::move(own);
+    const bool ok =
+        StartShell("orphan",
+                   absl::StrCat("sleep 1000 & echo $$ $! > ", pids, ".tmp; mv ",
+                                pids, ".tmp ", pids, "; kill -STOP $$"))
+            .ok();
+    if (write(ready[1], ok ? "y" : "n", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char answer = 0;
+  ASSERT_EQ(read(ready[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  std::string text;
+  ASSERT_TRUE(Eventually([&] {
+    text = ReadFile(pids).value_or("");
+    return !text.empty();
+  }));
+  const int64_t leader = std::stoll(text);
+  const int64_t child = std::stoll(text.substr(text.find(' ')));
+  EXPECT_TRUE(ProcessLives(leader));
+  kill(owner, SIGKILL);
+  waitpid(owner, nullptr, 0);
+  EXPECT_TRUE(Eventually(
+      [&] { return !ProcessLives(leader) && !ProcessLives(child); }));
+  close(ready[0]);
+  close(ready[1]);
+}
+
+}  // namespace
+}  // namespace miniray
