@@ -83,6 +83,8 @@ void HostActorAndExit(
   }
   unsetenv(kActorFdVariable);
   FLAGS_logtostderr = true;
+  // What a method prints is in the log at once, and stays there if it dies.
+  setvbuf(stdout, nullptr, _IOLBF, 0);
   absl::StatusOr<std::string> bytes = ReadFrame(fd);
   v1::ActorControl control;
   if (!bytes.ok() || !control.ParseFromString(*bytes) || !control.has_host()) {

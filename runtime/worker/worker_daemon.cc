@@ -272,6 +272,12 @@ class WorkerDaemonImpl : public WorkerDaemon {
       if (!status.ok() && !stopping_.HasBeenNotified()) {
         LOG(WARNING) << "lease not renewed: " << status.error_message();
       }
+      // We were silent for too long and given up, or the head is another one.
+      // The stream need not have noticed: dial again, and hear what to do.
+      if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
+        absl::MutexLock lock(&mu_);
+        if (context_ != nullptr) context_->TryCancel();
+      }
     }
   }
 
