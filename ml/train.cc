@@ -166,6 +166,10 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
         absl::StrCat("--mode is '", mode, "'; expected single or distributed"));
   }
   options.distributed = mode == "distributed";
+  if (!options.distributed && !GivenAddress().empty()) {
+    return absl::InvalidArgumentError(
+        "--address has no effect with --mode=single; add --mode=distributed");
+  }
   MR_RETURN_IF_ERROR(AtLeast(absl::GetFlag(FLAGS_epochs), 1, "epochs"));
   MR_RETURN_IF_ERROR(AtMost(absl::GetFlag(FLAGS_epochs), kMaxEpochs, "epochs"));
   options.epochs = static_cast<int>(absl::GetFlag(FLAGS_epochs));

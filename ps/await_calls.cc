@@ -26,7 +26,7 @@ absl::Status AwaitCalls(
       for (size_t i = 0; i < calls.size(); ++i) {
         if (!handled[i]) missing.push_back(WorkerName(i, workers[i]));
       }
-      LOG(INFO) << doing << ": still waiting for "
+      LOG(WARNING) << doing << ": still waiting for "
                 << absl::StrJoin(missing, ", ");
     }
     for (const size_t i : ready) {

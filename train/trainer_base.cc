@@ -124,8 +124,9 @@ absl::Status TrainerBase::StartActors() {
 void TrainerBase::Shutdown() {
   for (const AnyActorHandle& worker : workers_) {
     const absl::Status status = worker.Kill();
-    if (!status.ok()) {
-      VLOG(1) << "killing " << worker.ToString() << ": " << status;
+    if (absl::IsUnavailable(status)) {
+      LOG(WARNING) << "the workers could not be stopped: " << status.message();
+      break;  // Nor can the others: the head does not answer.
     }
   }
   workers_.clear();
@@ -160,9 +161,9 @@ absl::Status TrainerBase::AwaitWorkers(
     absl::string_view method) const {
   return ps::AwaitCalls(
       calls, workers_, method, kReminderPeriod, [&](size_t i) {
-        return Annotate(
-            calls[i]->Wait(absl::ZeroDuration()).status(),
-            absl::StrCat(ps::WorkerName(i, workers_[i]), ": ", method));
+        // The status names class, method and actor itself.
+        return Annotate(calls[i]->Wait(absl::ZeroDuration()).status(),
+                        absl::StrCat("worker ", i));
       });
 }
 

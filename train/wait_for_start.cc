@@ -80,8 +80,10 @@ absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
     if (late) {
       return absl::DeadlineExceededError(absl::StrCat(
           "after ", absl::FormatDuration(timeout), " only ", progress,
-          ". Lower num_workers or worker_resources, add nodes, or raise "
-          "start_timeout"));
+          ". Use fewer workers (num_workers, --workers) or smaller ones "
+          "(worker_resources, --num-cpus-per-worker), add nodes, or wait "
+          "longer "
+          "(start_timeout, --start-timeout)"));
     }
     logged = true;
     LOG(WARNING) << "training cannot begin yet: " << progress

@@ -1,6 +1,6 @@
 // A line at the bottom of the terminal that says how far a program is.
 //
-//   ProgressBar bar({.out = stderr});
+//   ProgressBar bar({});
 //   for (...) bar.Update(done / total, "epoch 3/10", "g_loss 0.91  1,200/s");
 //   bar.Print("epoch 3/10 done");   // A line that stays.
 
@@ -32,7 +32,7 @@ std::string RenderProgressBar(double fraction, absl::string_view left,
 class ProgressBar {
  public:
   struct Options {
-    std::FILE* out = stderr;   // Where the bar is drawn.
+    std::FILE* out = stdout;   // Where the bar is drawn.
     std::FILE* text = stdout;  // Where Print writes.
     // Whether to draw; by default, if `out` is a terminal that can.
     std::optional<bool> draw;

@@ -39,15 +39,32 @@ constexpr uint64_t kSampleSeed = 1;
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(500);
 
-absl::Status PrepareFolder(const std::string& path) {
-  MR_RETURN_IF_ERROR(
-      Annotate(MakeDirectories(path), "--save-dir: cannot make the folder"));
-  if (access(path.c_str(), W_OK | X_OK) != 0) {
-    return ErrnoStatus(
-        errno, absl::StrCat("--save-dir: cannot write to folder ", path));
+// The folder for results: made at once, so that a training is not lost for want
+// of it, and taken away again if nothing came to lie in it.
+class SaveFolder {
+ public:
+  explicit SaveFolder(std::string path) : path_(std::move(path)) {}
+  SaveFolder(const SaveFolder&) = delete;
+  SaveFolder& operator=(const SaveFolder&) = delete;
+  ~SaveFolder() {
+    if (made_) rmdir(path_.c_str());  // Fails where it is not empty.
   }
-  return absl::OkStatus();
-}
+
+  absl::Status Prepare() {
+    made_ = access(path_.c_str(), F_OK) != 0;
+    MR_RETURN_IF_ERROR(
+        Annotate(MakeDirectories(path_), "--save-dir: cannot make the folder"));
+    if (access(path_.c_str(), W_OK | X_OK) != 0) {
+      return ErrnoStatus(
+          errno, absl::StrCat("--save-dir: cannot write to folder ", path_));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  bool made_ = false;
+};
 
 // Says how training goes: a bar within an epoch, a line after it.
 class Reporter {
@@ -281,6 +298,10 @@ absl::Status RunDistributed(const TrainingRunOptions& options,
   MR_RETURN_IF_ERROR(trainer.status());
   trainer.StopWatching();
 
+  // What matters most comes first.
+  // The last synchronisation was after the last epoch.
+  MR_ASSIGN_OR_RETURN(const NamedTensors average, trainer.PullWeights());
+  MR_RETURN_IF_ERROR(SaveResult(options, trainer.shape(), average, bar));
   for (int i = 0; i < trainer.num_workers(); ++i) {
     // One at a time, so that this process never holds them all.
     absl::StatusOr<NamedTensors> weights =
@@ -297,20 +318,19 @@ absl::Status RunDistributed(const TrainingRunOptions& options,
          .shape = trainer.shape(),
          .weights = SelectNetwork(GanNetwork::kGenerator, *weights)}));
   }
-  // The last synchronisation was after the last epoch.
-  MR_ASSIGN_OR_RETURN(const NamedTensors average, trainer.PullWeights());
   bar->Print(absl::StrCat(
       "Workers: ", options.save_dir, "/worker_0",
       trainer.num_workers() == 1
           ? ""
           : absl::StrCat(" to worker_", trainer.num_workers() - 1)));
-  return SaveResult(options, trainer.shape(), average, bar);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar) {
-  MR_RETURN_IF_ERROR(PrepareFolder(options.save_dir));
+  SaveFolder folder(options.save_dir);
+  MR_RETURN_IF_ERROR(folder.Prepare());
   try {
     return options.distributed ? RunDistributed(options, bar)
                                : RunSingle(options, bar);

@@ -25,8 +25,9 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// A stream is not read further while this many of its calls wait: gRPC's flow
-// control then holds the caller back, and memory stays bounded.
+// A stream is not read further while this many of its calls wait, or this many
+// bytes of its calls and their replies: gRPC's flow control then holds the
+// caller back, and memory stays bounded.
 constexpr size_t kMaxQueuedCalls = 4096;
 constexpr uint64_t kMaxQueuedBytes = uint64_t{256} << 20;
 
@@ -103,15 +104,16 @@ class CallStream : public Reactor {
     for (CallMessage& message : *calls) {
       queued.push_back({self_, std::move(message), each});
     }
-    bool full = false;
     {
       absl::MutexLock lock(&mu_);
       waiting_calls_ += queued.size();
       waiting_bytes_ += each * queued.size();
-      full = reading_paused_ = Full();
     }
     mailbox_->Push(std::move(queued));
-    if (!full) StartRead(&incoming_);
+    // Only now: a read may end, and its calls be queued, at once.
+    absl::MutexLock lock(&mu_);
+    reading_paused_ = Full();
+    if (!reading_paused_) StartRead(&incoming_);
   }
 
   // A call of this stream has left the mailbox.
@@ -119,16 +121,14 @@ class CallStream : public Reactor {
     absl::MutexLock lock(&mu_);
     --waiting_calls_;
     waiting_bytes_ -= bytes;
-    if (reading_paused_ && !ended_ && !Full()) {
-      reading_paused_ = false;
-      StartRead(&incoming_);
-    }
+    ReadOn();
   }
 
   void Reply(const ReplyMessage& reply) {
     absl::Cord bytes = EncodeReply(reply);
     absl::MutexLock lock(&mu_);
     if (ended_) return;  // Nobody waits for it any more.
+    reply_bytes_ += bytes.size();
     replies_.push_back(std::move(bytes));
     if (!writing_) Write();
   }
@@ -137,6 +137,7 @@ class CallStream : public Reactor {
     absl::MutexLock lock(&mu_);
     writing_ = false;
     if (ok && !ended_ && !replies_.empty()) Write();
+    ReadOn();
   }
 
   // The caller is gone, even where reading is paused.
@@ -156,12 +157,19 @@ class CallStream : public Reactor {
 
   bool Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return waiting_calls_ >= kMaxQueuedCalls ||
-           waiting_bytes_ >= kMaxQueuedBytes;
+           waiting_bytes_ + reply_bytes_ >= kMaxQueuedBytes;
+  }
+
+  void ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!reading_paused_ || ended_ || Full()) return;
+    reading_paused_ = false;
+    StartRead(&incoming_);
   }
 
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     absl::Cord frame;
     do {
+      reply_bytes_ -= replies_.front().size();
       frame.Append(std::move(replies_.front()));
       replies_.pop_front();
     } while (!replies_.empty() &&
@@ -190,6 +198,7 @@ class CallStream : public Reactor {
   bool reading_paused_ ABSL_GUARDED_BY(mu_) = false;
   size_t waiting_calls_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t reply_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 class RefusedStream : public Reactor {

@@ -4,6 +4,7 @@
 #include <glog/logging.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -90,6 +91,10 @@ void HostActorAndExit(
   if (!bytes.ok() || !control.ParseFromString(*bytes) || !control.has_host()) {
     KillProcessGroup();
   }
+  // For ps and top, where the executable's name would be a hash.
+  prctl(PR_SET_NAME,
+        std::string(ShortClassName(control.host().spec().class_name())).c_str(),
+        0, 0, 0);
   // The daemon sends nothing more: the end of the socket is the end of the
   // daemon.
   std::thread([fd] {

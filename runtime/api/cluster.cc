@@ -93,6 +93,8 @@ void Init(int& argc, char** argv) {
   });
 }
 
+const std::string& GivenAddress() { return AddressFlag(); }
+
 absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
   if (!Initialized()) {
     return absl::FailedPreconditionError(

@@ -23,6 +23,9 @@ namespace miniray {
 // what Cluster::Connect uses by default.
 void Init(int& argc, char** argv);
 
+// The --address that Init took; empty if none was given.
+const std::string& GivenAddress();
+
 struct ClusterOptions {
   // HOST:PORT of the head. Empty: --address as given to Init, else
   // $MINIRAY_ADDRESS; if none is set, an embedded cluster of real processes on

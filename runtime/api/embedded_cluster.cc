@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
@@ -29,6 +30,9 @@ namespace {
 // Descriptors in the child.
 constexpr int kReadyFd = 3;
 constexpr int kLifelineFd = 4;
+
+// A daemon gives its actors a second to end.
+constexpr absl::Duration kEndTimeout = absl::Seconds(5);
 
 struct Pipe {
   ScopedFd read;
@@ -173,6 +177,14 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(
 absl::StatusOr<EmbeddedCluster::Process> EmbeddedCluster::Spawn(
     const std::string& program, std::vector<std::string> args,
     const std::string& log_file) {
+  // Here, where the error can name it.
+  if (!ScopedFd(open(log_file.c_str(),
+                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600))
+           .valid()) {
+    return ErrnoStatus(
+        errno, absl::StrCat("create ", log_file,
+                            " (MINIRAY_RUNTIME_DIR names another folder)"));
+  }
   MR_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
   MR_ASSIGN_OR_RETURN(Pipe lifeline, MakePipe());
   std::vector<std::string> words = {
@@ -220,7 +232,13 @@ void EmbeddedCluster::End(std::vector<Process>* processes) {
   for (Process& process : *processes) process.lifeline.reset();
   for (Process& process : *processes) {
     int status = 0;
-    while (waitpid(process.pid, &status, 0) < 0 && errno == EINTR) {
+    const absl::Time deadline = absl::Now() + kEndTimeout;
+    while (true) {
+      const pid_t ended = waitpid(process.pid, &status, WNOHANG);
+      if (ended == process.pid || (ended < 0 && errno != EINTR)) break;
+      // One that is stopped, or stuck, must not keep the program from ending.
+      if (absl::Now() > deadline) kill(process.pid, SIGKILL);
+      absl::SleepFor(absl::Milliseconds(2));
     }
     // The output of one that ended in good order is of no further use.
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {

@@ -65,6 +65,9 @@ bool IsLoopback(absl::string_view host) {
 }
 
 absl::StatusOr<std::string> LocalAddressTowards(const HostPort& peer) {
+  // Also where there is no /etc/hosts, and never ::1: heads listen on
+  // 127.0.0.1.
+  if (peer.host == "localhost") return std::string("127.0.0.1");
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_DGRAM;

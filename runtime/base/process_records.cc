@@ -98,7 +98,12 @@ bool ServesAddress(const ProcessRecord& record, const HostPort& wanted) {
   if (record.role != ProcessRole::kHead) return false;
   // Only addresses that surely are this machine: a token must not be sent to
   // another one whose head happens to have the same port.
-  if (!IsLoopback(wanted.host)) return record.listen_host == wanted.host;
+  if (!IsLoopback(wanted.host)) {
+    if (record.listen_host == wanted.host) return true;
+    // This machine reaches its own addresses from themselves.
+    return IsWildcard(record.listen_host) &&
+           LocalAddressTowards(wanted).value_or("") == wanted.host;
+  }
   return IsWildcard(record.listen_host) || IsLoopback(record.listen_host);
 }
 

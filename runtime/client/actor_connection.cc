@@ -23,6 +23,9 @@ constexpr uint64_t kFrameBytes = 1 << 20;
 
 // Calls to one actor that have no reply yet.
 constexpr size_t kMaxPendingCalls = 100000;
+// Bytes of calls that wait to be sent: an actor that is slow to read them must
+// not fill its caller's memory. One call may be larger.
+constexpr uint64_t kMaxUnsentBytes = uint64_t{4} << 30;
 
 // How long the head may take to learn why an actor's connection broke. The
 // daemon reports a death within milliseconds; the rest is for a busy machine.
@@ -88,7 +91,11 @@ class ActorConnection::Stream
     }
     absl::StatusOr<absl::Cord> frame = ToCord(incoming_);
     incoming_.Clear();
-    if (frame.ok()) owner_->OnReplies(this, *frame);
+    if (frame.ok()) {
+      owner_->OnReplies(this, *frame);
+    } else {
+      Cancel();  // Whose replies were in it is not known.
+    }
     StartRead(&incoming_);
   }
 
@@ -147,7 +154,15 @@ std::shared_ptr<CallState> ActorConnection::Call(absl::string_view method,
                      kMaxPendingCalls,
                      " calls to this actor have no reply yet; wait for some "
                      "before making more")));
+    } else if (unsent_bytes_ > 0 &&
+               unsent_bytes_ + bytes.size() > kMaxUnsentBytes) {
+      failures.emplace_back(
+          state, absl::ResourceExhaustedError(absl::StrCat(
+                     "calls of ", unsent_bytes_,
+                     " bytes wait to be sent to this actor; wait for some "
+                     "before making more")));
     } else {
+      unsent_bytes_ += bytes.size();
       unsent_.push_back({message.call_id, state, std::move(bytes)});
       if (state_ == State::kConnected) {
         stream_->Pump();
@@ -179,7 +194,11 @@ void ActorConnection::OnLookup(absl::StatusOr<v1::ActorInfo> info) {
     if (state_ != State::kLooking) return;  // Closed meanwhile.
     if (!info.ok()) {
       absl::Status status = info.status();
-      if (!break_.ok()) {
+      if (info.status().code() == absl::StatusCode::kNotFound) {
+        status = absl::UnavailableError(
+            absl::StrCat("the head at ", head_address_,
+                         " knows the actor no more; was the head restarted?"));
+      } else if (!break_.ok()) {
         status = absl::UnavailableError(absl::StrCat(
             "the connection to the actor broke (", break_.message(),
             "), and the head could not be asked why: ", status.message()));
@@ -252,6 +271,7 @@ absl::Cord ActorConnection::NextFrame() {
          (frame.empty() ||
           frame.size() + unsent_.front().bytes.size() <= kFrameBytes)) {
     PendingCall& call = unsent_.front();
+    unsent_bytes_ -= call.bytes.size();
     frame.Append(std::move(call.bytes));
     sent_.emplace(call.call_id, std::move(call.state));
     unsent_.pop_front();
@@ -272,6 +292,7 @@ void ActorConnection::OnReplies(Stream* stream, const absl::Cord& frame) {
     absl::MutexLock lock(&mu_);
     if (stream_.get() != stream) return;
     breaks_ = 0;
+    break_ = absl::OkStatus();
     for (ReplyMessage& reply : *replies) {
       auto it = sent_.find(reply.call_id);
       if (it == sent_.end()) continue;
@@ -343,6 +364,7 @@ void ActorConnection::FailUnsent(const absl::Status& status,
     failures->emplace_back(std::move(call.state), status);
   }
   unsent_.clear();
+  unsent_bytes_ = 0;
 }
 
 void ActorConnection::Run(Failures failures) {

@@ -45,6 +45,11 @@ class ActorConnection : public std::enable_shared_from_this<ActorConnection> {
 
   std::shared_ptr<CallState> Call(absl::string_view method, ArgumentList args);
 
+  bool dead() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return state_ == State::kDead;
+  }
+
   // Fails all calls, now and later, with `status`.
   void Close(absl::Status status);
 
@@ -81,13 +86,14 @@ class ActorConnection : public std::enable_shared_from_this<ActorConnection> {
   const std::string head_address_;
   const Lookup lookup_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kIdle;
   absl::Status death_ ABSL_GUARDED_BY(mu_);
   v1::ActorInfo info_ ABSL_GUARDED_BY(mu_);  // As last heard from the head.
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mu_);
   uint64_t next_call_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::deque<PendingCall> unsent_ ABSL_GUARDED_BY(mu_);
+  uint64_t unsent_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, std::shared_ptr<CallState>> sent_ ABSL_GUARDED_BY(mu_);
   // Were on their way when a stream broke; their fate is being asked for.
   std::vector<std::shared_ptr<CallState>> lost_ ABSL_GUARDED_BY(mu_);

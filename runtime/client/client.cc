@@ -31,10 +31,14 @@ namespace internal {
 namespace {
 
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+// Whoever ends actors is mostly about to end itself.
+constexpr absl::Duration kKillTimeout = absl::Seconds(5);
 // For asking why a connection broke, beyond the time that the head itself may
 // wait for the answer: calls wait to fail, and a dead head never answers.
 constexpr absl::Duration kPostMortemTimeout = absl::Seconds(2);
 constexpr int64_t kChunkBytes = 1 << 20;
+// Connections beyond which those of dead actors are looked for.
+constexpr size_t kManyConnections = 256;
 // Constructor arguments pass through the head and the daemon.
 constexpr size_t kMaxSpecBytes = 3 << 20;
 
@@ -119,10 +123,15 @@ class DriverSession {
       absl::MutexLock lock(&mu_);
       if (ending_) return absl::CancelledError("ending");
       context_ = &context;
-      stream = stub_->AttachDriver(&context);
-      v1::DriverMessage hello;
-      *hello.mutable_register_driver() = registration_;
-      if (stream->Write(hello)) stream_ = stream.get();
+    }
+    // May take as long as a connection takes; End cancels the context.
+    stream = stub_->AttachDriver(&context);
+    v1::DriverMessage hello;
+    *hello.mutable_register_driver() = registration_;
+    const bool written = stream->Write(hello);
+    {
+      absl::MutexLock lock(&mu_);
+      if (written && !ending_) stream_ = stream.get();
     }
     v1::DriverEvent event;
     while (stream->Read(&event)) {
@@ -259,6 +268,11 @@ class ClientImpl : public Client {
             absl::StrCat(actor.ToString(), ".", method),
             absl::CancelledError("the cluster connection was shut down"));
       }
+      if (connections_.size() >= kManyConnections) {
+        // A call to a dead actor asks the head anew, and hears the same.
+        std::erase_if(connections_,
+                      [](const auto& item) { return item.second->dead(); });
+      }
       std::shared_ptr<ActorConnection>& entry = connections_[actor.actor_id];
       if (entry == nullptr) {
         entry = std::make_shared<ActorConnection>(
@@ -278,7 +292,7 @@ class ClientImpl : public Client {
     request.set_actor_id(actor.actor_id);
     request.set_no_restart(no_restart);
     v1::KillActorResponse response;
-    return Unary(&v1::Head::Stub::KillActor, request, &response);
+    return Unary(&v1::Head::Stub::KillActor, request, &response, kKillTimeout);
   }
 
   absl::StatusOr<v1::GetClusterStateResponse> GetClusterState() override {
@@ -323,12 +337,18 @@ class ClientImpl : public Client {
   template <class Request, class Response>
   absl::Status Unary(grpc::Status (v1::Head::Stub::*method)(
                          grpc::ClientContext*, const Request&, Response*),
-                     const Request& request, Response* response) {
+                     const Request& request, Response* response,
+                     absl::Duration timeout = kHeadTimeout) {
     grpc::ClientContext context;
-    PrepareContext(&context, options_.token, kHeadTimeout);
+    PrepareContext(&context, options_.token, timeout);
     context.set_wait_for_ready(true);
     const grpc::Status status =
         (stub_.get()->*method)(&context, request, response);
+    return HeadStatus(status);
+  }
+
+  // What a call to the head came to; silence is told as such.
+  absl::Status HeadStatus(const grpc::Status& status) const {
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
         status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       return absl::UnavailableError(
@@ -362,13 +382,19 @@ class ClientImpl : public Client {
     stub_->async()->GetActor(
         &pending->context, &pending->request, &pending->response,
         [this, pending, done = std::move(done)](grpc::Status status) {
+          // Nothing of ours may be touched after this but by `done`, and that
+          // does so only while its connection is open: see Shutdown.
+          absl::StatusOr<v1::ActorInfo> result;
           if (status.ok()) {
-            done(std::move(*pending->response.mutable_actor()));
+            result = std::move(*pending->response.mutable_actor());
           } else {
-            done(FromGrpcStatus(status));
+            result = HeadStatus(status);
           }
-          absl::MutexLock lock(&mu_);
-          std::erase(lookups_, &pending->context);
+          {
+            absl::MutexLock lock(&mu_);
+            std::erase(lookups_, &pending->context);
+          }
+          done(std::move(result));
         });
   }
 

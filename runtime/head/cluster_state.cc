@@ -16,6 +16,7 @@ namespace {
 // Records of dead actors that are kept for `status` and for late callers.
 constexpr size_t kMaxDeadActors = 10000;
 constexpr size_t kMaxDeadNodes = 1000;
+constexpr absl::Duration kMaxWait = absl::Minutes(1);
 constexpr size_t kMaxEndedJobs = 10000;
 
 // A node is filled up to this share before the next one is used, so that small
@@ -374,7 +375,9 @@ void ClusterState::GetActor(const v1::GetActorRequest& request,
                request.wait_ms() > 0 && IsLive(actor->info) && !stop_waiting_) {
       waiters_.push_back(
           {actor->info.actor_id(), request.min_version(),
-           options_.clock() + absl::Milliseconds(request.wait_ms()),
+           options_.clock() +
+               std::min<absl::Duration>(absl::Milliseconds(request.wait_ms()),
+                                        kMaxWait),
            std::move(done)});
       return;
     } else {

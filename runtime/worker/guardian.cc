@@ -83,7 +83,8 @@ void Guardian::Watch(pid_t group) { Send(group); }
 void Guardian::Forget(pid_t group) { Send(-group); }
 
 void Guardian::Send(pid_t message) {
-  while (send(socket_.get(), &message, sizeof(message), MSG_NOSIGNAL) < 0) {
+  while (send(socket_.get(), &message, sizeof(message),
+              MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     if (errno == EINTR) continue;
     PLOG(ERROR) << "the guardian process does not listen";
     return;

@@ -25,6 +25,9 @@ extern char** environ;
 namespace miniray {
 namespace {
 
+// Between the end of a process's socket and that of the process.
+constexpr absl::Duration kClosedSocketGrace = absl::Seconds(5);
+
 // What the child needs, prepared before fork: afterwards only system calls are
 // allowed, since other threads may have held any lock.
 struct ChildPlan {
@@ -305,7 +308,12 @@ void ProcessSupervisor::ReadSocket(const std::shared_ptr<Process>& process) {
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    process->socket_ended = true;  // The pidfd tells about the process's end.
+    // Mostly it ends just now. One that only closed the socket cannot be
+    // reached any more, and would not learn of our end.
+    process->socket_ended = true;
+    absl::MutexLock lock(&mu_);
+    process->kill_at =
+        std::min(process->kill_at, absl::Now() + kClosedSocketGrace);
   }
 }
 

@@ -58,10 +58,8 @@ class ProcessSupervisor {
   // Kills what still runs.
   ~ProcessSupervisor();
 
-  // Starts a process; the callbacks tell what becomes of it. The calling thread
-  // must live as long as the process may: when it ends, the kernel kills the
-  // process. Errors: those of the system, and why the executable cannot run
-  // here.
+  // Starts a process; the callbacks tell what becomes of it. Errors: those of
+  // the system, and why the executable cannot run here.
   absl::Status Start(const Command& command);
 
   // SIGTERM to the process group now, SIGKILL after `grace`. Unknown keys are

@@ -36,6 +36,8 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 constexpr int64_t kLogTailBytes = 600;
+// Leases without contact after which a node ends its actors by itself.
+constexpr int kFenceLeases = 3;
 
 // Threads: `link_` holds the stream to the head and reads commands; `lease_`
 // renews the lease and does nothing else; `starter_` fetches packages and
@@ -143,7 +145,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
       if (stopping_.HasBeenNotified()) return;
       if (status.code() == absl::StatusCode::kFailedPrecondition) {
         LOG(ERROR) << status.message();
-        GiveUpActors();
+        GiveUpActors("the head gave this node up");
         continue;
       }
       {
@@ -166,20 +168,24 @@ class WorkerDaemonImpl : public WorkerDaemon {
   absl::Status RunStream(absl::Duration* backoff) {
     auto context = std::make_unique<grpc::ClientContext>();
     AddToken(context.get(), options_.token);
-    std::unique_ptr<Stream> stream = stub_->AttachNode(context.get());
+    v1::NodeMessage registration;
     {
       absl::MutexLock lock(&mu_);
       if (ended_) return absl::CancelledError("stopping");
       context_ = context.get();
-      if (!stream->Write(Registration())) {
-        context_ = nullptr;
-      } else {
-        std::erase_if(outbox_, [](const v1::NodeMessage& message) {
-          return message.has_actor_exited();  // The registration told.
-        });
-        stream_ = stream.get();
-        FlushOutbox();
-      }
+      registration = Registration();
+    }
+    // May take as long as a connection takes; Shutdown cancels the context.
+    std::unique_ptr<Stream> stream = stub_->AttachNode(context.get());
+    if (stream->Write(registration)) {
+      absl::MutexLock lock(&mu_);
+      // The registration told of these.
+      int told = registration.register_node().exited_actors_size();
+      std::erase_if(outbox_, [&told](const v1::NodeMessage& message) {
+        return message.has_actor_exited() && told-- > 0;
+      });
+      stream_ = stream.get();
+      FlushOutbox();
     }
     v1::NodeCommand command;
     while (stream->Read(&command)) {
@@ -252,6 +258,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   }
 
   void LeaseLoop() {
+    absl::Time last_contact = absl::Now();
     while (true) {
       absl::Duration period;
       {
@@ -272,6 +279,20 @@ class WorkerDaemonImpl : public WorkerDaemon {
       if (!status.ok() && !stopping_.HasBeenNotified()) {
         LOG(WARNING) << "lease not renewed: " << status.error_message();
       }
+      if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND) {
+        last_contact = absl::Now();
+      } else if (absl::Now() - last_contact > kFenceLeases * 3 * period &&
+                 !stopping_.HasBeenNotified()) {
+        // The head gave us up long ago, and may have started our actors
+        // elsewhere; or it is gone, and nobody can end them any more.
+        if (HasActors()) {
+          LOG(ERROR) << "no contact with the head for "
+                     << absl::FormatDuration(absl::Now() - last_contact)
+                     << ": the actors of this node are stopped";
+          GiveUpActors("its node had no contact with the head");
+        }
+        last_contact = absl::Now();
+      }
       // We were silent for too long and given up, or the head is another one.
       // The stream need not have noticed: dial again, and hear what to do.
       if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
@@ -281,13 +302,18 @@ class WorkerDaemonImpl : public WorkerDaemon {
     }
   }
 
+  bool HasActors() {
+    absl::MutexLock lock(&mu_);
+    return !actors_.empty() || !starts_.empty();
+  }
+
   // The head restarted our actors elsewhere, or will: ours must not go on.
-  void GiveUpActors() {
+  void GiveUpActors(const std::string& reason) {
     std::set<std::string> keys;
     {
       absl::MutexLock lock(&mu_);
       for (auto& [key, hosted] : actors_) {
-        hosted.stop_reason = "the head gave this node up";
+        hosted.stop_reason = reason;
         keys.insert(key);
       }
       starts_.clear();

@@ -54,6 +54,26 @@ TEST(FencingTest, AGivenUpNodeEndsItsActorsAndJoinsAnew) {
   EXPECT_EQ(daemon->Wait(), 0);
 }
 
+TEST(FencingTest, ANodeWithoutAHeadEndsItsActorsAfterThreeLeases) {
+  ProcessTree tree;
+  auto head = HeadServer::Start({.session_dir = tree.folder() + "/head",
+                                 .lease = absl::Milliseconds(600)});
+  ASSERT_TRUE(head.ok()) << head.status();
+  const std::string address = "127.0.0.1:" + std::to_string((*head)->port());
+  auto daemon = tree.Start({BuiltProgram("tools/miniray"), "start", "--block",
+                            "--address", address, "--num_cpus", "2"});
+  auto driver = tree.Start({BuiltProgram("tests/integration/sleeper_program"),
+                            "--address", address, "--actors=1"});
+  const std::string ready = driver->ReadLine();
+  ASSERT_THAT(ready, StartsWith("ready "));
+  const int64_t actor = std::stoll(ready.substr(strlen("ready ")));
+  driver->Signal(SIGKILL);  // With the head gone as well, nobody stops it.
+  (*head)->Shutdown();
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(actor); }));
+  daemon->Signal(SIGTERM);
+  EXPECT_EQ(daemon->Wait(), 0);
+}
+
 TEST(FencingTest, ADaemonJoinsAHeadThatStartsAnew) {
   ProcessTree tree;
   auto head = HeadServer::Start({.session_dir = tree.folder() + "/head"});

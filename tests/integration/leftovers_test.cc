@@ -109,6 +109,21 @@ TEST_F(LeftoversTest, EmbeddedClusterGoesWithAnAbortAndWithAPlainExit) {
   EXPECT_TRUE(tree_.WaitForCount(0)) << tree_.Living().size() << " are left";
 }
 
+TEST_F(LeftoversTest, AStoppedEmbeddedDaemonDoesNotKeepItsDriver) {
+  auto driver = tree_.Start({sleeper_});
+  ASSERT_THAT(driver->ReadLine(), StartsWith("ready"));
+  const pid_t daemon = FindByCommandLine("--address=");
+  ASSERT_NE(daemon, 0);
+  kill(daemon, SIGSTOP);
+  for (pid_t pid : tree_.Living()) {
+    if (pid != driver->pid() && IsActor(pid)) kill(pid, SIGKILL);
+  }
+  // Its calls fail, and it ends though the daemon cannot.
+  EXPECT_THAT(driver->ReadLine(absl::Seconds(60)), StartsWith("ended: "));
+  EXPECT_EQ(driver->Wait(), 1);
+  EXPECT_TRUE(tree_.WaitForCount(0)) << tree_.Living().size() << " are left";
+}
+
 TEST_F(LeftoversTest, EmbeddedDaemonAndHeadMayBeKilledToo) {
   auto driver = tree_.Start({sleeper_});
   ASSERT_THAT(driver->ReadLine(), StartsWith("ready"));

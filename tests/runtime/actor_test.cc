@@ -47,6 +47,14 @@ class Counter {
     if (n % 2 != 0) return absl::InvalidArgumentError("odd");
     return n / 2;
   }
+  // Counts calls that do not follow the one before; now and then lets calls
+  // pile up.
+  int64_t InOrder(int64_t n) {
+    if (n != last_ + 1) ++out_of_order_;
+    last_ = n;
+    if (n % 4096 == 0) usleep(1);
+    return out_of_order_;
+  }
   int64_t Pid() { return getpid(); }
   // Never returns: what a test kills.
   void Hang() {
@@ -78,13 +86,15 @@ class Counter {
 
  private:
   int64_t value_;
+  int64_t last_ = 0;
+  int64_t out_of_order_ = 0;
 };
 MINIRAY_ACTOR(Counter, Constructor<int64_t>, &Counter::Add, &Counter::Get,
               &Counter::Reset, &Counter::Echo, &Counter::EchoBytes,
               &Counter::Throw, &Counter::Fail, &Counter::Half, &Counter::Pid,
               &Counter::Hang, &Counter::AddTo, &Counter::MakeAnother,
               &Counter::Variable, &Counter::StartChild, &Counter::Exit,
-              &Counter::Abort, &Counter::AbortInBytes);
+              &Counter::Abort, &Counter::AbortInBytes, &Counter::InOrder);
 
 // Calls of the class's own kind stand after its MINIRAY_ACTOR.
 int64_t Counter::AddTo(ActorHandle<Counter> other, int64_t n) {
@@ -138,6 +148,40 @@ TEST(ActorTest, CallsOfOneCallerRunInOrder) {
   auto values = GetAll(refs);
   ASSERT_TRUE(values.ok()) << values.status();
   for (int i = 0; i < 10000; ++i) ASSERT_EQ((*values)[i], i + 1);
+}
+
+// More calls than the actor takes at once: reading from the caller pauses and
+// goes on many times.
+TEST(ActorTest, CallsStayInOrderWhenTheyPileUp) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto counter = driver.CreateActor<Counter>({}, 0);
+  int64_t next = 1;
+  for (int round = 0; round < 8; ++round) {
+    std::vector<ObjectRef<int64_t>> refs;
+    for (int i = 0; i < 50000; ++i) {
+      refs.push_back(counter->Call<&Counter::InOrder>(next++));
+    }
+    auto values = GetAll(refs);
+    ASSERT_TRUE(values.ok()) << values.status();
+    ASSERT_EQ(values->back(), 0);
+  }
+}
+
+TEST(ActorTest, AnActorThatPausesWhileItIsCalledFirstAnswersLater) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto counter = driver.CreateActor<Counter>({}, 3);
+  ASSERT_TRUE(counter->WaitReady(absl::Seconds(10)).ok());
+  const auto pid = static_cast<pid_t>(cluster.Info(*counter).pid());
+  kill(pid, SIGSTOP);
+  auto value = counter->Call<&Counter::Get>();
+  EXPECT_EQ(value.Get(absl::Milliseconds(700)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  kill(pid, SIGCONT);
+  const absl::StatusOr<int64_t> result = value.Get(absl::Seconds(10));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, 3);
 }
 
 TEST(ActorTest, ManyThreadsMayCallOneHandle) {

@@ -81,8 +81,8 @@ TEST_F(TrainerFailureTest, AnExceptionInTrainEpochNamesEpochWorkerAndText) {
   QuadraticTrainer trainer(TwoWorkers(), {.faults = {{1, {2, "throw"}}}});
   const auto result = trainer.Train({.epochs = 5});
   EXPECT_THAT(std::string(result.status().message()),
-              AllOf(HasSubstr("epoch 3/5: worker 1 (QuadraticWorker "
-                              "'worker-1'): TrainEpoch"),
+              AllOf(HasSubstr("epoch 3/5: worker 1: "
+                              "QuadraticWorker.TrainEpoch on 'worker-1'"),
                     HasSubstr("loss went up")));
   EXPECT_THAT(
       trainer.events,
@@ -101,7 +101,7 @@ TEST_F(TrainerFailureTest, AKilledWorkerEndsTrainAtOnceWithTheSignal) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(30));
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(result.status().message()),
-              AllOf(HasSubstr("epoch 2/5: worker 1 ("), HasSubstr("signal 9"),
+              AllOf(HasSubstr("epoch 2/5: worker 1:"), HasSubstr("signal 9"),
                     Not(HasSubstr("worker 0"))));
   EXPECT_TRUE(Eventually([&] { return NumActors() == 0; }));
 }

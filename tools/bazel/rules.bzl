@@ -6,7 +6,6 @@ load("//tools/bazel:proto.bzl", "mr_proto_gen")
 _COPTS = [
     "-Wall",
     "-Wextra",
-    "-Werror",
     "-Wno-unused-parameter",
     "-Wno-sign-compare",
     # g++ 12 also counts the fields that a designated initialiser leaves at their default.
@@ -18,6 +17,13 @@ _COPTS = [
     "-Wno-error=stringop-overread",
     "-Wno-error=restrict",
 ]
+
+_OUR_FOLDERS = ["proto", "runtime", "ps", "train", "ml", "tools", "tests"]
+
+def _copts(copts):
+    """Our options; warnings are errors in this project's own packages, not in its users'."""
+    ours = native.repository_name() == "@" and native.package_name().split("/")[0] in _OUR_FOLDERS
+    return _COPTS + (["-Werror"] if ours else []) + copts
 
 # Plug-ins find our symbols in the executable that loads them.
 _EXPORT_SYMBOLS = ["-rdynamic"]
@@ -41,7 +47,7 @@ def mr_cc_library(name, copts = [], alwayslink = True, **kwargs):
     """
     native.cc_library(
         name = name,
-        copts = _COPTS + copts,
+        copts = _copts(copts),
         alwayslink = alwayslink,
         linkstatic = True,
         **kwargs
@@ -51,7 +57,7 @@ def mr_cc_binary(name, copts = [], linkopts = [], deps = [], **kwargs):
     """A cc_binary with our libraries linked statically and its symbols exported."""
     native.cc_binary(
         name = name,
-        copts = _COPTS + copts,
+        copts = _copts(copts),
         linkopts = _EXPORT_SYMBOLS + linkopts,
         linkstatic = True,
         deps = deps + _PROGRAM_DEPS,
@@ -66,7 +72,7 @@ def mr_cc_test(name, copts = [], linkopts = [], deps = [], size = "small", **kwa
     native.cc_test(
         name = name,
         size = size,
-        copts = _COPTS + copts,
+        copts = _copts(copts),
         linkopts = _EXPORT_SYMBOLS + linkopts,
         linkstatic = True,
         deps = deps + [d for d in ["@gtest"] if d not in deps] + _PROGRAM_DEPS,
@@ -89,7 +95,7 @@ def mr_cc_plugin(name, srcs, deps = [], copts = [], testonly = False, **kwargs):
     native.cc_binary(
         name = "lib%s.so" % name,
         srcs = srcs,
-        copts = _COPTS + copts,
+        copts = _copts(copts),
         linkshared = True,
         testonly = testonly,
         deps = [":%s_headers" % name],
