@@ -303,7 +303,7 @@ class ActorServerImpl : public ActorServer {
     try {
       return method->second(object_.get(), call.args);
     } catch (const std::exception& error) {
-      return absl::UnknownError(absl::StrCat("threw: ", error.what()));
+      return FromException(error);
     } catch (...) {
       return absl::UnknownError("threw something that is no std::exception");
     }

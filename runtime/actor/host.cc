@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<void>> Construct(const ActorClass* actor_class,
   try {
     return actor_class->construct(args);
   } catch (const std::exception& error) {
-    return absl::UnknownError(absl::StrCat("threw: ", error.what()));
+    return FromException(error);
   } catch (...) {
     return absl::UnknownError("threw something that is no std::exception");
   }
@@ -68,6 +68,17 @@ absl::StatusOr<std::unique_ptr<ActorServer>> StartHosting(
 }
 
 }  // namespace
+
+absl::Status FromException(const std::exception& error) {
+  constexpr absl::string_view kBacktrace = "\nException raised from ";
+  absl::string_view text = error.what();
+  if (const size_t end = text.find(kBacktrace);
+      end != absl::string_view::npos) {
+    LOG(ERROR) << "a method threw: " << text;
+    text = text.substr(0, end);
+  }
+  return absl::UnknownError(absl::StrCat("threw: ", text));
+}
 
 bool IsActorProcess() { return std::getenv(kActorFdVariable) != nullptr; }
 

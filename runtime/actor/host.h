@@ -4,6 +4,7 @@
 #ifndef MINIRAY_RUNTIME_ACTOR_HOST_H_
 #define MINIRAY_RUNTIME_ACTOR_HOST_H_
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,10 @@ bool IsActorProcess();
 // group is killed.
 [[noreturn]] void HostActorAndExit(
     std::function<absl::Status(const v1::HostActor&)> prepare);
+
+// What a caller is told of an exception: the text without the backtrace that
+// LibTorch puts behind it, which goes to the actor's log.
+absl::Status FromException(const std::exception& error);
 
 // The part that has no process around it, for tests: serves calls on `object`
 // at HOST:0, with methods run by Run in the calling thread.

@@ -93,6 +93,9 @@ class ActorHandle : public AnyActorHandle {
     static_assert(
         std::tuple_size_v<typename Traits::Arguments> == sizeof...(Args),
         "wrong number of arguments for this method");
+    static_assert(
+        std::is_constructible_v<typename Traits::Arguments, Args&&...>,
+        "an argument does not convert to this method's parameter");
     // An lvalue is copied here, so that an unshared tensor may be sent without
     // a copy (see tensor_codec.h).
     const typename Traits::Arguments values(std::forward<Args>(args)...);

@@ -109,8 +109,13 @@ absl::StatusOr<std::string> FindMinirayProgram() {
   if (auto executable = ExecutablePath(); executable.ok()) {
     const std::string folder =
         std::filesystem::path(*executable).parent_path().string();
-    candidates.push_back(absl::StrCat(folder, "/../tools/miniray"));
     candidates.push_back(absl::StrCat(folder, "/miniray"));
+    // In a bazel-bin tree, however deep the program lies.
+    std::filesystem::path parent(folder);
+    for (int depth = 0; depth < 8 && parent.has_relative_path(); ++depth) {
+      parent = parent.parent_path();
+      candidates.push_back((parent / "tools/miniray").string());
+    }
   }
   const char* runfiles = std::getenv("TEST_SRCDIR");
   const char* workspace = std::getenv("TEST_WORKSPACE");

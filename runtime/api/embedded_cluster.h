@@ -57,9 +57,9 @@ class EmbeddedCluster {
   std::vector<Process> daemons_;
 };
 
-// Where the `miniray` program is: $MINIRAY_BIN; ../tools/miniray beside this
-// executable's folder (a bazel-bin tree); a Bazel test's runfiles; the folder
-// of this executable; $PATH. Errors: FAILED_PRECONDITION, with what to set.
+// Where the `miniray` program is: $MINIRAY_BIN; the folder of this executable;
+// tools/miniray in a folder above it (a bazel-bin tree); a Bazel test's
+// runfiles; $PATH. Errors: FAILED_PRECONDITION, with what to set.
 absl::StatusOr<std::string> FindMinirayProgram();
 
 }  // namespace internal

@@ -98,6 +98,11 @@ class WorkerDaemonImpl : public WorkerDaemon {
     {
       absl::MutexLock lock(&mu_);
       starts_.clear();
+      for (auto& [key, hosted] : actors_) {
+        if (hosted.stop_reason.empty()) {
+          hosted.stop_reason = "its node was stopped (miniray stop)";
+        }
+      }
       start_ended_ = true;
       if (fetch_context_ != nullptr) fetch_context_->TryCancel();
     }

@@ -42,6 +42,10 @@ class Counter {
   Order Echo(const Order& order) { return order; }
   std::string EchoBytes(std::string bytes) { return bytes; }
   int64_t Throw() { throw std::runtime_error("the well is dry"); }
+  int64_t ThrowWithBacktrace() {
+    throw std::runtime_error(
+        "sizes differ\nException raised from f at g.cpp:1\nframe #0: h");
+  }
   absl::Status Fail() { return absl::NotFoundError("no such shelf"); }
   absl::StatusOr<int64_t> Half(int64_t n) {
     if (n % 2 != 0) return absl::InvalidArgumentError("odd");
@@ -94,7 +98,8 @@ MINIRAY_ACTOR(Counter, Constructor<int64_t>, &Counter::Add, &Counter::Get,
               &Counter::Throw, &Counter::Fail, &Counter::Half, &Counter::Pid,
               &Counter::Hang, &Counter::AddTo, &Counter::MakeAnother,
               &Counter::Variable, &Counter::StartChild, &Counter::Exit,
-              &Counter::Abort, &Counter::AbortInBytes, &Counter::InOrder);
+              &Counter::Abort, &Counter::AbortInBytes, &Counter::InOrder,
+              &Counter::ThrowWithBacktrace);
 
 // Calls of the class's own kind stand after its MINIRAY_ACTOR.
 int64_t Counter::AddTo(ActorHandle<Counter> other, int64_t n) {
@@ -209,6 +214,10 @@ TEST(ActorTest, AThrowBecomesAStatusAndTheActorLivesOn) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("Counter.Throw on 'well'"),
                     HasSubstr("the well is dry")));
+  // As LibTorch's errors are.
+  status = counter->Call<&Counter::ThrowWithBacktrace>().Get().status();
+  EXPECT_THAT(std::string(status.message()),
+              testing::EndsWith("threw: sizes differ"));
   status = counter->Call<&Counter::Fail>().Get();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("no such shelf"));

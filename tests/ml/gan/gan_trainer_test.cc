@@ -123,7 +123,7 @@ TEST_F(GanTrainerTest, ErrorsOfWorkersNameThem) {
   const absl::Status status = trainer.Train({.epochs = 1}).status();
   // Whichever is first.
   EXPECT_THAT(std::string(status.message()),
-              ContainsRegex("worker [01] \\(GanWorker"));
+              ContainsRegex("worker [01]: GanWorker"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/folder"));
 }
 
