@@ -27,7 +27,7 @@ absl::Status AwaitCalls(
         if (!handled[i]) missing.push_back(WorkerName(i, workers[i]));
       }
       LOG(WARNING) << doing << ": still waiting for "
-                << absl::StrJoin(missing, ", ");
+                   << absl::StrJoin(missing, ", ");
     }
     for (const size_t i : ready) {
       if (handled[i]) continue;
