@@ -216,6 +216,7 @@ TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
     if (write(ready[1], ok ? "y" : "n", 1) != 1) _exit(1);
     while (true) pause();
   }
+  close(ready[1]);  // So that the owner's death is an end of file, not a wait.
   char answer = 0;
   ASSERT_EQ(read(ready[0], &answer, 1), 1);
   ASSERT_EQ(answer, 'y');
@@ -232,7 +233,6 @@ TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
   EXPECT_TRUE(Eventually(
       [&] { return !ProcessLives(leader) && !ProcessLives(child); }));
   close(ready[0]);
-  close(ready[1]);
 }
 
 }  // namespace
