@@ -266,7 +266,7 @@ void ClusterState::DriverLeft(const std::string& job_id, Session session) {
     absl::MutexLock lock(&mu_);
     auto it = jobs_.find(job_id);
     if (it == jobs_.end() || it->second.session != session) return;
-    EndJob(&it->second, v1::JOB_STATE_FINISHED, "its driver has ended");
+    EndJob(&it->second, v1::JOB_STATE_SUCCEEDED, "its driver has ended");
     deferred = DueWaiters();
   }
   for (auto& run : deferred) run();

@@ -470,7 +470,7 @@ TEST_F(HeadServiceTest, ADriversStreamFromHelloToGoodbye) {
   ASSERT_TRUE(driver->Write(goodbye));
   EXPECT_FALSE(driver->Read(&event));
   EXPECT_TRUE(driver->Finish().ok());
-  EXPECT_EQ(head_->GetState().jobs(0).state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(head_->GetState().jobs(0).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(HeadServiceTest, AVanishedDriversActorsEndAfterTheGrace) {

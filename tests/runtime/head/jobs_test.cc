@@ -60,7 +60,7 @@ TEST_F(JobsTest, AGoodbyeEndsTheJobsActors) {
   link_->Take();
   now_ += absl::Seconds(5);
   state_.DriverLeft("job", driver);
-  EXPECT_EQ(Job("job").state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(Job("job").state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Job("job").end_unix_ms(), absl::ToUnixMillis(now_));
   EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
   EXPECT_EQ(Info("a").cause(), "its driver has ended");
@@ -111,7 +111,7 @@ TEST_F(JobsTest, ADriverThatReturnsInTimeKeepsItsActors) {
   Advance(kGrace * 2);
   EXPECT_EQ(Job("job").state(), v1::JOB_STATE_RUNNING);
   state_.DriverLeft("job", second);
-  EXPECT_EQ(Job("job").state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(Job("job").state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(JobsTest, AfterTheGoodbyeTheEndOfTheStreamIsNoFailure) {
@@ -119,7 +119,7 @@ TEST_F(JobsTest, AfterTheGoodbyeTheEndOfTheStreamIsNoFailure) {
   state_.DriverLeft("job", driver);
   state_.DriverDisconnected("job", driver);
   Advance(kGrace * 2);
-  EXPECT_EQ(Job("job").state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(Job("job").state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(JobsTest, AnotherDriverMayNotTakeARunningJob) {
