@@ -1,0 +1,87 @@
+#include "tests/integration/real_cluster.h"
+
+#include <glog/logging.h>
+#include <signal.h>
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace miniray {
+namespace {
+
+std::string Slurp(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+RealCluster::RealCluster(Options options) : options_(std::move(options)) {
+  StartHead();
+  for (int i = 0; i < options_.num_nodes; ++i) AddNode();
+}
+
+void RealCluster::StartHead() {
+  std::vector<std::string> argv = {BuiltProgram("tools/miniray"),
+                                   "start",
+                                   "--head",
+                                   "--block",
+                                   absl::StrCat("--port=", port_),
+                                   "--dashboard_port=-1"};
+  argv.insert(argv.end(), options_.head_flags.begin(),
+              options_.head_flags.end());
+  head_ = tree_.Start(argv);
+  // "The head listens at HOST:PORT (pid ..."
+  std::string line;
+  do {
+    line = head_->ReadLine();
+    CHECK(!line.empty()) << Slurp(head_->error_file());
+  } while (!absl::StrContains(line, "listens at "));
+  address_ = line.substr(line.find("listens at ") + strlen("listens at "));
+  address_ = address_.substr(0, address_.find(' '));
+  port_ = address_.substr(address_.rfind(':') + 1);
+}
+
+void RealCluster::KillHead() {
+  head_->Signal(SIGKILL);
+  head_->Wait();
+}
+
+void RealCluster::AddNode() {
+  std::vector<std::string> argv = {BuiltProgram("tools/miniray"),
+                                   "start",
+                                   "--block",
+                                   "--address",
+                                   address_,
+                                   absl::StrCat("--num_cpus=", options_.cpus)};
+  argv.insert(argv.end(), options_.node_flags.begin(),
+              options_.node_flags.end());
+  auto node = tree_.Start(argv);
+  CHECK(absl::StrContains(node->ReadLine(), "joined"))
+      << Slurp(node->error_file());
+  nodes_.push_back(std::move(node));
+}
+
+Cluster RealCluster::Connect() {
+  auto cluster = Cluster::Connect({.address = address_});
+  CHECK(cluster.ok()) << cluster.status();
+  return *std::move(cluster);
+}
+
+v1::ActorInfo RealCluster::Info(const Cluster& cluster,
+                                const AnyActorHandle& actor) {
+  const auto state = cluster.GetState();
+  CHECK(state.ok()) << state.status();
+  for (const v1::ActorInfo& info : state->actors()) {
+    if (info.actor_id() == actor.actor_id()) return info;
+  }
+  LOG(FATAL) << "no actor " << actor.ToString();
+}
+
+}  // namespace miniray
