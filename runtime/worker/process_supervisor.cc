@@ -103,13 +103,8 @@ std::string DescribeExit(int wait_status) {
   return absl::StrCat("exited with code ", WEXITSTATUS(wait_status));
 }
 
-ProcessSupervisor::ProcessSupervisor(Callbacks callbacks)
-    : callbacks_(std::move(callbacks)) {}
-
-absl::StatusOr<std::unique_ptr<ProcessSupervisor>> ProcessSupervisor::Create(
-    Callbacks callbacks) {
-  auto supervisor =
-      absl::WrapUnique(new ProcessSupervisor(std::move(callbacks)));
+absl::StatusOr<std::unique_ptr<ProcessSupervisor>> ProcessSupervisor::Create() {
+  auto supervisor = absl::WrapUnique(new ProcessSupervisor);
   MR_ASSIGN_OR_RETURN(supervisor->guardian_, Guardian::Start());
   supervisor->wake_ = ScopedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!supervisor->wake_.valid()) return ErrnoStatus(errno, "eventfd");
@@ -155,7 +150,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
   std::map<std::string, std::string> extra = command.env;
   extra[kActorFdVariable] = absl::StrCat(theirs.get());
   std::vector<std::string> entries = Environment(extra);
-  std::vector<std::string> args = {command.name};
+  std::vector<std::string> args = command.args;
   const std::vector<char*> argv = Pointers(&args), envp = Pointers(&entries);
   const ChildPlan plan = {command.executable.c_str(),
                           argv.data(),
@@ -179,7 +174,8 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
     if (pid < 0) return ErrnoStatus(fork_error, "fork");
     setpgid(pid, pid);  // Whoever comes first: a Stop may follow at once.
     guardian_->Watch(pid);
-    process->key = command.key;
+    process->command = command;
+    process->command.first_message.clear();
     process->pid = pid;
     process->pidfd = ScopedFd(OpenPidfd(pid));
     process->socket = std::move(ours);
@@ -297,12 +293,12 @@ void ProcessSupervisor::ReadSocket(const std::shared_ptr<Process>& process) {
         absl::StatusOr<std::optional<std::string>> message =
             process->parser.Next();
         if (!message.ok()) {
-          LOG(ERROR) << process->key << ": " << message.status();
+          LOG(ERROR) << process->command.key << ": " << message.status();
           process->socket_ended = true;
           break;
         }
         if (!message->has_value()) break;
-        callbacks_.on_message(process->key, process->pid, **message);
+        process->command.on_message(process->pid, **message);
       }
       continue;
     }
@@ -328,9 +324,9 @@ void ProcessSupervisor::Reap(const std::shared_ptr<Process>& process) {
   // What it started itself goes with it.
   kill(-process->pid, SIGKILL);
   guardian_->Forget(process->pid);
-  callbacks_.on_exit(process->key, DescribeExit(status));
+  process->command.on_exit(DescribeExit(status));
   absl::MutexLock lock(&mu_);
-  processes_.erase(process->key);
+  processes_.erase(process->command.key);
 }
 
 }  // namespace miniray

@@ -35,26 +35,21 @@ inline constexpr char kActorFdVariable[] = "MINIRAY_ACTOR_FD";
 class ProcessSupervisor {
  public:
   struct Command {
-    std::string key;         // Names the process in the callbacks; unique.
-    std::string executable;  // Path.
-    std::string name;        // argv[0].
+    std::string key;                         // Names the process; unique.
+    std::string executable;                  // Path.
+    std::vector<std::string> args;           // From argv[0] on.
     std::map<std::string, std::string> env;  // On top of the daemon's own.
     std::string log_file;       // stdout and stderr are appended here.
     std::string first_message;  // Sent over the socket.
-  };
-  struct Callbacks {
-    // A message from the process. Called from the supervisor's thread.
-    std::function<void(const std::string& key, pid_t pid,
-                       const std::string& message)>
-        on_message;
+    // Both are called from the supervisor's thread, without its lock.
+    // A message from the process.
+    std::function<void(pid_t pid, const std::string& message)> on_message;
     // The process has ended, and its process group with it. `cause` says how:
     // "killed by signal 9 (SIGKILL)", "exited with code 3".
-    std::function<void(const std::string& key, const std::string& cause)>
-        on_exit;
+    std::function<void(const std::string& cause)> on_exit;
   };
 
-  static absl::StatusOr<std::unique_ptr<ProcessSupervisor>> Create(
-      Callbacks callbacks);
+  static absl::StatusOr<std::unique_ptr<ProcessSupervisor>> Create();
   // Kills what still runs.
   ~ProcessSupervisor();
 
@@ -71,7 +66,7 @@ class ProcessSupervisor {
 
  private:
   struct Process {
-    std::string key;
+    Command command;  // Without the first message.
     pid_t pid = 0;
     ScopedFd pidfd;
     // Stays open as long as the process is known: Start may be writing.
@@ -82,13 +77,12 @@ class ProcessSupervisor {
     absl::Time kill_at = absl::InfiniteFuture();
   };
 
-  explicit ProcessSupervisor(Callbacks callbacks);
+  ProcessSupervisor() = default;
   void Loop();
   void Wake();
   void ReadSocket(const std::shared_ptr<Process>& process);
   void Reap(const std::shared_ptr<Process>& process);
 
-  const Callbacks callbacks_;
   std::unique_ptr<Guardian> guardian_;
   ScopedFd wake_;  // eventfd
   absl::Mutex mu_;

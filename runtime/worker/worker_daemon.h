@@ -40,7 +40,8 @@ class WorkerDaemon {
 
   virtual ~WorkerDaemon() = default;
 
-  virtual const std::string& node_id() const = 0;
+  // Changes when the head gives the node up and it joins as a new one.
+  virtual std::string node_id() const = 0;
 
   // Stops all actors (SIGTERM, grace, SIGKILL, whole process groups), tells the
   // head and returns when no process is left. Idempotent.

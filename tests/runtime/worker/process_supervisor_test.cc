@@ -29,17 +29,7 @@ class ProcessSupervisorTest : public testing::Test {
     folder_ =
         absl::StrCat(base == nullptr ? "/tmp" : base, "/supervisor.", getpid());
     std::filesystem::create_directories(folder_);
-    auto supervisor = ProcessSupervisor::Create(
-        {.on_message =
-             [this](const std::string& key, pid_t, const std::string& message) {
-               absl::MutexLock lock(&mu_);
-               messages_[key] += message;
-             },
-         .on_exit =
-             [this](const std::string& key, const std::string& cause) {
-               absl::MutexLock lock(&mu_);
-               exits_[key] = cause;
-             }});
+    auto supervisor = ProcessSupervisor::Create();
     EXPECT_TRUE(supervisor.ok()) << supervisor.status();
     supervisor_ = *std::move(supervisor);
   }
@@ -54,9 +44,17 @@ class ProcessSupervisorTest : public testing::Test {
     ProcessSupervisor::Command command;
     command.key = key;
     command.executable = absl::StrCat(folder_, "/", key, ".sh");
-    command.name = key;
+    command.args = {key};
     command.log_file = LogFile(key);
     command.first_message = "hello";
+    command.on_message = [this, key](pid_t, const std::string& message) {
+      absl::MutexLock lock(&mu_);
+      messages_[key] += message;
+    };
+    command.on_exit = [this, key](const std::string& cause) {
+      absl::MutexLock lock(&mu_);
+      exits_[key] = cause;
+    };
     EXPECT_TRUE(WriteFileAtomically(command.executable,
                                     absl::StrCat("#!/bin/sh\n", script, "\n"),
                                     0700)
@@ -133,7 +131,7 @@ TEST_F(ProcessSupervisorTest, AProgramThatCannotRunIsAnError) {
   ProcessSupervisor::Command command;
   command.key = "none";
   command.executable = folder_ + "/no-such-program";
-  command.name = "none";
+  command.args = {"none"};
   command.log_file = LogFile("none");
   EXPECT_THAT(supervisor_->Start(command).ToString(),
               HasSubstr("no-such-program: No such file"));
@@ -204,9 +202,7 @@ TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
   if (owner == 0) {
     // A stopped process, and what it started.
     supervisor_.release();
-    auto own = ProcessSupervisor::Create(
-        {.on_message = [](const std::string&, pid_t, const std::string&) {},
-         .on_exit = [](const std::string&, const std::string&) {}});
+    auto own = ProcessSupervisor::Create();
     supervisor_ = *std::move(own);
     const bool ok =
         StartShell("orphan",

@@ -1,0 +1,250 @@
+#include "runtime/worker/head_link.h"
+
+#include <glog/logging.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/ids.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_status.h"
+
+namespace miniray {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+constexpr size_t kMaxToldExits = 1000;
+
+bool IsExit(const v1::NodeMessage& message) {
+  return message.has_actor_exited() || message.has_job_exited();
+}
+
+}  // namespace
+
+HeadLink::HeadLink(Options options, v1::Head::Stub* stub, Callbacks callbacks)
+    : options_(std::move(options)),
+      stub_(stub),
+      callbacks_(std::move(callbacks)),
+      node_id_(NewId("node")) {}
+
+absl::Status HeadLink::Start(absl::Duration timeout) {
+  dialler_ = std::thread([this] { DialLoop(); });
+  writer_ = std::thread([this] { WriteLoop(); });
+  absl::MutexLock lock(&mu_);
+  auto settled = [this] {
+    mu_.AssertHeld();
+    return registered_ || !fatal_.ok();
+  };
+  if (!mu_.AwaitWithTimeout(absl::Condition(&settled), timeout)) {
+    return absl::UnavailableError(absl::StrCat(
+        "no head answers at ", options_.head_address, " within ",
+        absl::FormatDuration(timeout),
+        last_error_.empty() ? "" : absl::StrCat(" (", last_error_, ")"),
+        "; is it running, and is the port open?"));
+  }
+  return registered_ ? absl::OkStatus() : fatal_;
+}
+
+void HeadLink::DialLoop() {
+  absl::Duration backoff = kFirstBackoff;
+  while (!stopping_.HasBeenNotified()) {
+    const absl::Status status = RunStream(&backoff);
+    if (stopping_.HasBeenNotified()) return;
+    if (status.code() == absl::StatusCode::kFailedPrecondition) {
+      LOG(ERROR) << status.message();
+      callbacks_.on_given_up();
+      continue;
+    }
+    {
+      absl::MutexLock lock(&mu_);
+      last_error_ = std::string(status.message());
+      if (!registered_ &&
+          (status.code() == absl::StatusCode::kUnauthenticated ||
+           status.code() == absl::StatusCode::kInvalidArgument)) {
+        fatal_ = status;
+        return;
+      }
+    }
+    LOG(WARNING) << "lost the head at " << options_.head_address << ": "
+                 << status.message() << "; trying again";
+    if (stopping_.WaitForNotificationWithTimeout(backoff)) return;
+    backoff = std::min(backoff * 2, kMaxBackoff);
+  }
+}
+
+absl::Status HeadLink::RunStream(absl::Duration* backoff) {
+  auto context = std::make_unique<grpc::ClientContext>();
+  AddToken(context.get(), options_.token);
+  v1::NodeMessage registration;
+  v1::RegisterNode* const node = registration.mutable_register_node();
+  callbacks_.describe(node);
+  int told = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    if (ended_) return absl::CancelledError("stopping");
+    context_ = context.get();
+    node->set_node_id(node_id_);
+    told = AddExits(node);
+  }
+  // May take as long as a connection takes; Stop cancels the context.
+  std::unique_ptr<Stream> stream = stub_->AttachNode(context.get());
+  if (stream->Write(registration)) {
+    absl::MutexLock lock(&mu_);
+    // The registration told of these.
+    for (size_t i = 0; i < outbox_.size() && told > 0;) {
+      if (!IsExit(outbox_[i])) {
+        ++i;
+        continue;
+      }
+      Remember(Dequeue(i));
+      --told;
+    }
+    stream_ = stream.get();
+  }
+  v1::NodeCommand command;
+  while (stream->Read(&command)) {
+    if (!command.has_registered()) {
+      callbacks_.on_command(command);
+      continue;
+    }
+    absl::MutexLock lock(&mu_);
+    registered_ = true;
+    lease_ = absl::Milliseconds(command.registered().lease_ms());
+    *backoff = kFirstBackoff;
+    LOG(INFO) << "joined the cluster at " << options_.head_address << " as "
+              << node_id_;
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    stream_ = nullptr;
+    context_ = nullptr;
+    auto idle = [this] {
+      mu_.AssertHeld();
+      return !writing_;
+    };
+    mu_.Await(absl::Condition(&idle));
+  }
+  const grpc::Status status = stream->Finish();
+  if (status.ok()) return absl::UnavailableError("the head closed the stream");
+  return FromGrpcStatus(status);
+}
+
+int HeadLink::AddExits(v1::RegisterNode* node) {
+  auto add = [node](const v1::NodeMessage& message) {
+    if (message.has_actor_exited()) {
+      *node->add_exited_actors() = message.actor_exited();
+    } else if (message.has_job_exited()) {
+      *node->add_exited_jobs() = message.job_exited();
+    }
+  };
+  for (const v1::NodeMessage& message : told_exits_) add(message);
+  for (const v1::NodeMessage& message : outbox_) add(message);
+  return static_cast<int>(
+      std::count_if(outbox_.begin(), outbox_.end(), &IsExit));
+}
+
+void HeadLink::WriteLoop() {
+  while (true) {
+    v1::NodeMessage message;
+    Stream* stream = nullptr;
+    {
+      absl::MutexLock lock(&mu_);
+      auto work = [this] {
+        mu_.AssertHeld();
+        return ended_ || (stream_ != nullptr && !outbox_.empty());
+      };
+      mu_.Await(absl::Condition(&work));
+      if (ended_) return;
+      message = Dequeue(0);
+      stream = stream_;
+      writing_ = true;
+    }
+    const bool written = stream->Write(message);
+    absl::MutexLock lock(&mu_);
+    writing_ = false;
+    // Read fails too, and the loop dials again.
+    if (!written && stream_ == stream) stream_ = nullptr;
+    if (IsExit(message)) {
+      Remember(std::move(message));
+    } else if (!written) {
+      outbox_bytes_ += message.ByteSizeLong();
+      outbox_.push_front(std::move(message));
+    }
+  }
+}
+
+void HeadLink::Enqueue(v1::NodeMessage message) {
+  outbox_bytes_ += message.ByteSizeLong();
+  outbox_.push_back(std::move(message));
+}
+
+v1::NodeMessage HeadLink::Dequeue(size_t index) {
+  v1::NodeMessage message = std::move(outbox_[index]);
+  outbox_.erase(outbox_.begin() + static_cast<std::ptrdiff_t>(index));
+  outbox_bytes_ -= message.ByteSizeLong();
+  return message;
+}
+
+void HeadLink::Remember(v1::NodeMessage message) {
+  told_exits_.push_back(std::move(message));
+  if (told_exits_.size() > kMaxToldExits) told_exits_.pop_front();
+}
+
+void HeadLink::Send(v1::NodeMessage message) {
+  absl::MutexLock lock(&mu_);
+  Enqueue(std::move(message));
+}
+
+bool HeadLink::TrySend(v1::NodeMessage message) {
+  absl::MutexLock lock(&mu_);
+  if (outbox_bytes_ >= kMaxQueuedBytes) return false;
+  Enqueue(std::move(message));
+  return true;
+}
+
+void HeadLink::Redial() {
+  absl::MutexLock lock(&mu_);
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void HeadLink::StartAnew() {
+  absl::MutexLock lock(&mu_);
+  outbox_.clear();
+  outbox_bytes_ = 0;
+  told_exits_.clear();
+  node_id_ = NewId("node");
+}
+
+void HeadLink::Stop() {
+  if (!dialler_.joinable()) return;
+  {
+    absl::MutexLock lock(&mu_);
+    auto sent = [this] {
+      mu_.AssertHeld();
+      return stream_ == nullptr || (outbox_.empty() && !writing_);
+    };
+    mu_.AwaitWithTimeout(absl::Condition(&sent), absl::Seconds(1));
+    ended_ = true;
+    if (stream_ != nullptr && !writing_) stream_->WritesDone();
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  if (!stopping_.HasBeenNotified()) stopping_.Notify();
+  dialler_.join();
+  writer_.join();
+}
+
+std::string HeadLink::node_id() const {
+  absl::MutexLock lock(&mu_);
+  return node_id_;
+}
+
+absl::Duration HeadLink::lease() const {
+  absl::MutexLock lock(&mu_);
+  return lease_;
+}
+
+}  // namespace miniray

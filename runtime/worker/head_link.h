@@ -1,0 +1,109 @@
+// A worker daemon's stream to the head: dials, registers, dials again after a
+// break, hands over the head's commands and sends what there is to tell.
+
+#ifndef MINIRAY_RUNTIME_WORKER_HEAD_LINK_H_
+#define MINIRAY_RUNTIME_WORKER_HEAD_LINK_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "proto/head.grpc.pb.h"
+#include "proto/head.pb.h"
+
+namespace miniray {
+
+// Thread-safe.
+class HeadLink {
+ public:
+  struct Options {
+    std::string head_address;
+    std::string token;
+  };
+  // Called by the link's thread, without a lock of the link.
+  struct Callbacks {
+    // Fills in what lives on this node, before each registration. Whatever
+    // leaves that list must be told by Send at the same moment: under the lock
+    // that guards the list.
+    std::function<void(v1::RegisterNode*)> describe;
+    std::function<void(const v1::NodeCommand&)> on_command;
+    // The head gave the node up. Ends what the node runs and calls StartAnew.
+    std::function<void()> on_given_up;
+  };
+
+  // `stub` outlives the link.
+  HeadLink(Options options, v1::Head::Stub* stub, Callbacks callbacks);
+  ~HeadLink() { Stop(); }
+
+  // Begins, and blocks until the head has accepted the node. Errors:
+  // UNAVAILABLE, no answer within `timeout`. UNAUTHENTICATED, the token is
+  // wrong. INVALID_ARGUMENT. Call it once.
+  absl::Status Start(absl::Duration timeout);
+
+  // Queues a message, which goes out now or after the next registration.
+  // Never blocks.
+  void Send(v1::NodeMessage message);
+  // The same for what may be dropped (output, records): false, and nothing
+  // queued, where kMaxQueuedBytes wait already.
+  bool TrySend(v1::NodeMessage message);
+
+  // Cuts the stream, and dials again.
+  void Redial();
+  // Forgets what is queued; the next registration is that of a new node.
+  void StartAnew();
+  // Gives what is queued a moment to go out, and ends. Idempotent.
+  void Stop();
+
+  std::string node_id() const;
+  // As the head wants it; a guess before it was heard.
+  absl::Duration lease() const;
+
+  static constexpr size_t kMaxQueuedBytes = 8 << 20;
+
+ private:
+  using Stream = grpc::ClientReaderWriter<v1::NodeMessage, v1::NodeCommand>;
+
+  void DialLoop();
+  absl::Status RunStream(absl::Duration* backoff);
+  // Adds the ends that the head may not have heard of; returns how many of
+  // them are queued.
+  int AddExits(v1::RegisterNode* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteLoop();
+  void Enqueue(v1::NodeMessage message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::NodeMessage Dequeue(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A stream that breaks loses what was written last: ends are told again.
+  void Remember(v1::NodeMessage message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  v1::Head::Stub* const stub_;
+  const Callbacks callbacks_;
+  absl::Notification stopping_;
+
+  mutable absl::Mutex mu_;
+  std::string node_id_ ABSL_GUARDED_BY(mu_);
+  absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(9);
+  bool registered_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status fatal_ ABSL_GUARDED_BY(mu_);
+  std::string last_error_ ABSL_GUARDED_BY(mu_);
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;
+  Stream* stream_ ABSL_GUARDED_BY(mu_) = nullptr;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  std::deque<v1::NodeMessage> outbox_ ABSL_GUARDED_BY(mu_);
+  size_t outbox_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<v1::NodeMessage> told_exits_ ABSL_GUARDED_BY(mu_);
+
+  std::thread dialler_;
+  std::thread writer_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_WORKER_HEAD_LINK_H_

@@ -1,0 +1,60 @@
+#include "runtime/worker/lease_keeper.h"
+
+#include <glog/logging.h>
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "runtime/rpc/channel.h"
+
+namespace miniray {
+namespace {
+
+// Leases without contact after which a node ends its actors by itself.
+constexpr int kFenceLeases = 3;
+
+}  // namespace
+
+LeaseKeeper::LeaseKeeper(std::string token, v1::Head::Stub* stub,
+                         HeadLink* link, Callbacks callbacks)
+    : token_(std::move(token)),
+      stub_(stub),
+      link_(link),
+      callbacks_(std::move(callbacks)),
+      thread_([this] { Loop(); }) {}
+
+void LeaseKeeper::Stop() {
+  if (!stopping_.HasBeenNotified()) stopping_.Notify();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LeaseKeeper::Loop() {
+  absl::Time last_contact = absl::Now();
+  while (true) {
+    const absl::Duration lease = link_->lease();
+    const absl::Duration period = lease / 3;
+    if (stopping_.WaitForNotificationWithTimeout(period)) return;
+    grpc::ClientContext context;
+    PrepareContext(&context, token_, period);
+    v1::RenewLeaseRequest request;
+    request.set_node_id(link_->node_id());
+    v1::RenewLeaseResponse response;
+    const grpc::Status status = stub_->RenewLease(&context, request, &response);
+    if (stopping_.HasBeenNotified()) return;
+    if (!status.ok()) {
+      LOG(WARNING) << "lease not renewed: " << status.error_message();
+    }
+    if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND) {
+      last_contact = absl::Now();
+    } else if (absl::Now() - last_contact > kFenceLeases * lease) {
+      callbacks_.on_cut_off(absl::Now() - last_contact);
+      last_contact = absl::Now();
+    }
+    // We were silent for too long and given up, or the head is another one.
+    // The stream need not have noticed.
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) link_->Redial();
+  }
+}
+
+}  // namespace miniray
