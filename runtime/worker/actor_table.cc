@@ -142,17 +142,17 @@ void ActorTable::StarterLoop() {
     hosted.spec = start.spec();
     hosted.spec.clear_constructor_args();
     hosted.incarnation = start.incarnation();
-    hosted.log_file =
-        absl::StrCat(options_.log_folder, "/",
-                     internal::ShortClassName(start.spec().class_name()), "-",
-                     key, ".log");
+    hosted.log_file = absl::StrCat(
+        options_.log_folder, "/",
+        internal::ShortClassName(start.spec().class_name()), "-", key, ".log");
     busy_packages_.insert(start.spec().package_id());
     mu_.Unlock();
     const absl::Status status = StartProcess(start, key);
     if (!status.ok()) {
-      OnExit(key, absl::StrCat("could not be started: ",
-                               status.ToString(
-                                   absl::StatusToStringMode::kWithNoExtraData)));
+      OnExit(key,
+             absl::StrCat(
+                 "could not be started: ",
+                 status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
     }
     mu_.Lock();
     busy_packages_.erase(start.spec().package_id());
@@ -275,8 +275,8 @@ void ActorTable::OnExit(const std::string& key, const std::string& cause) {
   exited->set_log_file(ToUtf8(hosted.log_file));
   exited->set_may_restart(hosted.construction_error.empty());
   if (!hosted.construction_error.empty()) {
-    exited->set_cause(ToUtf8(absl::StrCat("its constructor failed: ",
-                                          hosted.construction_error)));
+    exited->set_cause(ToUtf8(
+        absl::StrCat("its constructor failed: ", hosted.construction_error)));
   } else if (hosted.ended_itself) {
     exited->set_cause("it ended itself (ExitActor)");
     exited->set_exited_itself(true);
