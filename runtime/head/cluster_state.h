@@ -1,6 +1,8 @@
 // The head's tables and rules: nodes, actors, names, jobs, and which actor runs
 // where. Knows nothing of gRPC or processes, and takes its clock from outside,
-// so that every rule is tested without either.
+// so that every rule is tested without either. The class is one, since its
+// tables change together under one lock; its parts have a file each:
+// cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc, cluster_scheduling.cc.
 
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
@@ -21,17 +23,10 @@
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/head/cluster_records.h"
 #include "runtime/head/resources.h"
 
 namespace miniray {
-
-// The way to one worker daemon. Send queues the command and returns at once; it
-// is called under the lock of ClusterState and must not call back.
-class NodeLink {
- public:
-  virtual ~NodeLink() = default;
-  virtual void Send(v1::NodeCommand command) = 0;
-};
 
 // Thread-safe.
 class ClusterState {
@@ -92,29 +87,9 @@ class ClusterState {
   void StopWaiting();
 
  private:
-  struct Node {
-    v1::NodeInfo info;
-    ResourceSet total;
-    ResourceSet available;
-    std::shared_ptr<NodeLink> link;
-    absl::Time lease_end;
-  };
-  struct Actor {
-    v1::ActorSpec spec;
-    v1::ActorInfo info;
-    ResourceSet request;
-    int32_t incarnation = 0;
-    bool holds_resources = false;  // of info.node_id
-    // Why this incarnation was ordered to stop; empty: it was not.
-    std::string stop_reason;
-    absl::Time infeasible_since = absl::InfiniteFuture();
-  };
-  struct Job {
-    v1::JobInfo info;
-    std::string session_id;
-    Session session = nullptr;
-    absl::Time grace_end = absl::InfiniteFuture();
-  };
+  using Node = NodeRecord;
+  using Actor = ActorRecord;
+  using Job = JobRecord;
   struct Waiter {
     std::string actor_id;
     int64_t min_version;

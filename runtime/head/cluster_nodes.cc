@@ -1,0 +1,200 @@
+// The part of ClusterState about worker daemons.
+#include "runtime/head/cluster_state.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+
+absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
+                                        std::shared_ptr<NodeLink> link) {
+  if (request.node_id().empty()) {
+    return absl::InvalidArgumentError("a node needs an id");
+  }
+  MR_ASSIGN_OR_RETURN(const ResourceSet total,
+                      ResourceSet::FromProto(request.total()));
+  Deferred deferred;
+  {
+    absl::MutexLock lock(&mu_);
+    auto [it, is_new] = nodes_.try_emplace(request.node_id());
+    Node& node = it->second;
+    if (!is_new && node.info.state() == v1::NODE_STATE_DEAD) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the head gave this node up: ", node.info.death_cause(),
+                       "; it must join as a new node"));
+    }
+    node.info.set_node_id(request.node_id());
+    node.info.set_hostname(request.hostname());
+    node.info.set_address(request.address());
+    node.info.set_pid(request.pid());
+    node.info.set_state(v1::NODE_STATE_ALIVE);
+    node.link = std::move(link);
+    node.lease_end = options_.clock() + options_.lease;
+    if (is_new) {
+      node.total = total;
+      node.available = total;
+      LOG(INFO) << "node joined: " << NodeName(node.info) << " with "
+                << total.ToString();
+    }
+    v1::NodeCommand registered;
+    registered.mutable_registered()->set_lease_ms(
+        absl::ToInt64Milliseconds(options_.lease));
+    node.link->Send(std::move(registered));
+
+    for (const v1::ActorExited& exited : request.exited_actors()) {
+      TakeExit(request.node_id(), exited);
+    }
+    std::set<std::pair<std::string, int32_t>> live;
+    for (const v1::LiveActor& actor : request.live_actors()) {
+      live.emplace(actor.actor_id(), actor.incarnation());
+      const Actor* known = FindActor(actor.actor_id());
+      const bool ours = known != nullptr &&
+                        known->incarnation == actor.incarnation() &&
+                        known->info.node_id() == request.node_id();
+      if (ours && IsLive(known->info) && known->stop_reason.empty()) continue;
+      // A stop may have been lost with the last stream.
+      const bool ordered = ours && !known->stop_reason.empty();
+      v1::NodeCommand stop;
+      stop.mutable_stop_actor()->set_actor_id(actor.actor_id());
+      stop.mutable_stop_actor()->set_incarnation(actor.incarnation());
+      stop.mutable_stop_actor()->set_reason(
+          ordered ? known->stop_reason : "the head does not know it");
+      node.link->Send(std::move(stop));
+    }
+    for (auto& [id, actor] : actors_) {
+      if (actor->info.node_id() != request.node_id() ||
+          live.contains({id, actor->incarnation})) {
+        continue;
+      }
+      if (HasProcess(actor->info)) {
+        ActorDied(actor.get(), "ended while its node was cut from the head",
+                  true);
+      } else {
+        ReleaseResources(actor.get());  // Killed before, and ended meanwhile.
+      }
+    }
+    Schedule();
+    deferred = DueWaiters();
+  }
+  for (auto& run : deferred) run();
+  return absl::OkStatus();
+}
+
+void ClusterState::NodeDisconnected(const std::string& node_id,
+                                    const NodeLink* link) {
+  absl::MutexLock lock(&mu_);
+  auto it = nodes_.find(node_id);
+  if (it == nodes_.end() || it->second.link.get() != link) return;
+  it->second.link.reset();
+  if (it->second.info.state() != v1::NODE_STATE_ALIVE) return;
+  it->second.info.set_state(v1::NODE_STATE_DISCONNECTED);
+  // A daemon that lives dials again at once; a stream that broke without that
+  // is most likely a daemon that died, so its callers need not wait a whole
+  // lease.
+  it->second.lease_end =
+      std::min(it->second.lease_end, options_.clock() + options_.lease / 3);
+  LOG(WARNING) << "node disconnected: " << NodeName(it->second.info);
+}
+
+void ClusterState::NodeLeft(const std::string& node_id) {
+  Deferred deferred;
+  {
+    absl::MutexLock lock(&mu_);
+    auto it = nodes_.find(node_id);
+    if (it == nodes_.end() || it->second.info.state() == v1::NODE_STATE_DEAD) {
+      return;
+    }
+    LoseNode(&it->second, "its worker daemon was stopped");
+    Schedule();
+    deferred = DueWaiters();
+  }
+  for (auto& run : deferred) run();
+}
+
+absl::Status ClusterState::RenewLease(const std::string& node_id) {
+  absl::MutexLock lock(&mu_);
+  auto it = nodes_.find(node_id);
+  if (it == nodes_.end() || it->second.info.state() == v1::NODE_STATE_DEAD) {
+    return absl::NotFoundError(
+        absl::StrCat("the head knows no living node ", node_id));
+  }
+  it->second.lease_end = options_.clock() + options_.lease;
+  return absl::OkStatus();
+}
+
+void ClusterState::LoseNode(Node* node, const std::string& cause) {
+  LOG(WARNING) << "node lost: " << NodeName(node->info) << ": " << cause;
+  node->info.set_state(v1::NODE_STATE_DEAD);
+  node->info.set_death_cause(cause);
+  dead_nodes_.push_back(node->info.node_id());
+  node->link.reset();
+  for (auto& [id, actor] : actors_) {
+    if (actor->info.node_id() != node->info.node_id()) continue;
+    if (HasProcess(actor->info)) {
+      ActorDied(
+          actor.get(),
+          absl::StrCat("node ", NodeName(node->info), " was lost: ", cause),
+          true);
+    } else {
+      ReleaseResources(actor.get());
+    }
+  }
+}
+
+void ClusterState::ActorStarted(const std::string& node_id,
+                                const v1::ActorStarted& event) {
+  Deferred deferred;
+  {
+    absl::MutexLock lock(&mu_);
+    Actor* actor = FindActor(event.actor_id());
+    if (actor == nullptr || actor->incarnation != event.incarnation() ||
+        actor->info.node_id() != node_id || !HasProcess(actor->info)) {
+      return;
+    }
+    actor->info.set_state(v1::ACTOR_STATE_ALIVE);
+    actor->info.set_address(event.address());
+    actor->info.set_pid(event.pid());
+    Touch(actor);
+    deferred = DueWaiters();
+  }
+  for (auto& run : deferred) run();
+}
+
+void ClusterState::ActorExited(const std::string& node_id,
+                               const v1::ActorExited& event) {
+  Deferred deferred;
+  {
+    absl::MutexLock lock(&mu_);
+    TakeExit(node_id, event);
+    Schedule();
+    deferred = DueWaiters();
+  }
+  for (auto& run : deferred) run();
+}
+
+void ClusterState::TakeExit(const std::string& node_id,
+                            const v1::ActorExited& event) {
+  Actor* actor = FindActor(event.actor_id());
+  if (actor == nullptr || actor->incarnation != event.incarnation() ||
+      actor->info.node_id() != node_id) {
+    return;
+  }
+  if (!HasProcess(actor->info)) {
+    // Killed before: only its room was still taken.
+    return ReleaseResources(actor);
+  }
+  std::string cause = event.cause();
+  if (auto it = nodes_.find(node_id); it != nodes_.end()) {
+    absl::StrAppend(&cause, " on node ", NodeName(it->second.info));
+  }
+  cause += event.last_output();
+  ActorDied(actor, cause, event.may_restart());
+}
+
+}  // namespace miniray
