@@ -1,5 +1,4 @@
 // The part of ClusterState about the life of actors.
-#include "runtime/head/cluster_state.h"
 
 #include <glog/logging.h>
 
@@ -8,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/head/cluster_state.h"
 
 namespace miniray {
 

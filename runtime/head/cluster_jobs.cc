@@ -1,11 +1,11 @@
 // The part of ClusterState about drivers and their jobs.
-#include "runtime/head/cluster_state.h"
 
 #include <glog/logging.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/head/cluster_state.h"
 
 namespace miniray {
 

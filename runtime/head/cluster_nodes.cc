@@ -1,5 +1,4 @@
 // The part of ClusterState about worker daemons.
-#include "runtime/head/cluster_state.h"
 
 #include <glog/logging.h>
 
@@ -9,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/head/cluster_state.h"
 
 namespace miniray {
 

@@ -1,5 +1,4 @@
 // The part of ClusterState that decides which actor runs where.
-#include "runtime/head/cluster_state.h"
 
 #include <algorithm>
 #include <deque>
@@ -7,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/head/cluster_state.h"
 
 namespace miniray {
 namespace {
