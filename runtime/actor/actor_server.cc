@@ -19,6 +19,7 @@
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/tls.h"
 #include "runtime/wire/call_messages.h"
 
 namespace miniray {
@@ -257,7 +258,7 @@ class ActorServerImpl : public ActorServer {
     ConfigureServer(&builder);
     int port = 0;
     builder.AddListeningPort(JoinHostPort(options_.host, 0),
-                             grpc::InsecureServerCredentials(), &port);
+                             ServerCredentials(), &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {

@@ -17,6 +17,7 @@
 #include "runtime/base/framed_socket.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace internal {
@@ -56,6 +57,7 @@ absl::StatusOr<std::unique_ptr<ActorServer>> StartHosting(
   const v1::ActorSpec& spec = host.spec();
   MR_ASSIGN_OR_RETURN(const ActorClass* actor_class,
                       ActorRegistry::Get().Find(spec.class_name()));
+  MR_RETURN_IF_ERROR(UseTls(host.tls_dir()));
   MR_RETURN_IF_ERROR(prepare(host));
   MR_ASSIGN_OR_RETURN(std::shared_ptr<void> object,
                       Construct(actor_class, spec));

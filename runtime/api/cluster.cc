@@ -2,16 +2,17 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <optional>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/actor/host.h"
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace {
@@ -20,6 +21,11 @@ namespace {
 std::string& AddressFlag() {
   static auto* const address = new std::string;
   return *address;
+}
+
+std::string& TlsDirFlag() {
+  static auto* const dir = new std::string;
+  return *dir;
 }
 
 bool& Initialized() {
@@ -34,8 +40,21 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Takes --address out of the arguments.
-void TakeAddress(int& argc, char** argv) {
+// If argv[*i] is "--name=value", or "--name" with a value behind it: returns
+// the value and moves *i to its end.
+std::optional<std::string> FlagValue(absl::string_view name, int argc,
+                                     char** argv, int* i) {
+  absl::string_view arg = argv[*i];
+  if (!absl::ConsumePrefix(&arg, "--") || !absl::ConsumePrefix(&arg, name)) {
+    return std::nullopt;
+  }
+  if (absl::ConsumePrefix(&arg, "=")) return std::string(arg);
+  if (!arg.empty() || *i + 1 >= argc) return std::nullopt;
+  return argv[++*i];
+}
+
+// Takes our flags out of the arguments.
+void TakeFlags(int& argc, char** argv) {
   int kept = 0;
   for (int i = 0; i < argc; ++i) {
     const absl::string_view arg = argv[i];
@@ -43,13 +62,17 @@ void TakeAddress(int& argc, char** argv) {
       for (; i < argc; ++i) argv[kept++] = argv[i];
       break;
     }
-    if (i > 0 && absl::StartsWith(arg, "--address=")) {
-      AddressFlag() = std::string(arg.substr(strlen("--address=")));
-    } else if (i > 0 && arg == "--address" && i + 1 < argc) {
-      AddressFlag() = argv[++i];
-    } else {
-      argv[kept++] = argv[i];
+    if (i > 0) {
+      if (auto address = FlagValue("address", argc, argv, &i)) {
+        AddressFlag() = *std::move(address);
+        continue;
+      }
+      if (auto dir = FlagValue("tls_dir", argc, argv, &i)) {
+        TlsDirFlag() = *std::move(dir);
+        continue;
+      }
     }
+    argv[kept++] = argv[i];
   }
   argc = kept;
   argv[argc] = nullptr;
@@ -74,7 +97,7 @@ struct Cluster::State {
 void Init(int& argc, char** argv) {
   Initialized() = true;
   if (!internal::IsActorProcess()) {
-    TakeAddress(argc, argv);
+    TakeFlags(argc, argv);
     return;
   }
   internal::HostActorAndExit([](const v1::HostActor& host) -> absl::Status {
@@ -117,11 +140,19 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
                             {.num_nodes = options.embedded_nodes,
                              .num_cpus = options.embedded_num_cpus}));
     options.address = state->embedded->address();
+    options.token.clear();
+    MR_RETURN_IF_ERROR(UseTls(""));
   } else {
     if (options.token.empty()) options.token = Variable("MINIRAY_TOKEN");
     if (options.token.empty()) {
       options.token = TokenFor(options.address).value_or("");
     }
+    if (options.tls_dir.empty()) options.tls_dir = TlsDirFlag();
+    if (options.tls_dir.empty()) options.tls_dir = Variable(kTlsDirVariable);
+    if (options.tls_dir.empty()) {
+      options.tls_dir = TlsDirFor(options.address).value_or("");
+    }
+    MR_RETURN_IF_ERROR(Annotate(UseTls(options.tls_dir), "TLS"));
   }
   internal::Client::Options client;
   client.head_address = options.address;

@@ -19,8 +19,8 @@ namespace miniray {
 
 // Must be the first statement of main. In a process that a worker daemon
 // started, it hosts the actor and never returns; elsewhere it returns at once.
-// Takes --address=HOST:PORT (or "--address HOST:PORT") out of the arguments:
-// what Cluster::Connect uses by default.
+// Takes --address=HOST:PORT (or "--address HOST:PORT") and --tls_dir=DIR out of
+// the arguments: what Cluster::Connect uses by default.
 void Init(int& argc, char** argv);
 
 // The --address that Init took; empty if none was given.
@@ -34,6 +34,11 @@ struct ClusterOptions {
   // Secret of the cluster. Empty: $MINIRAY_TOKEN, else the token file that
   // `miniray start` left in the runtime folder on this machine.
   std::string token;
+  // Folder with ca.crt, node.crt and node.key (see `miniray make-certs`), for a
+  // cluster that speaks TLS. Empty: --tls_dir as given to Init, else
+  // $MINIRAY_TLS_DIR, else what `miniray start` left in the runtime folder on
+  // this machine.
+  std::string tls_dir;
   // Names the job that this driver opens; empty: one is made up. ALREADY_EXISTS
   // if a running job has it.
   std::string job_id;
@@ -73,7 +78,8 @@ class Cluster {
  public:
   // Errors: UNAVAILABLE, nobody answers at the address. UNAUTHENTICATED, the
   // token is wrong. INVALID_ARGUMENT, not an address. FAILED_PRECONDITION, the
-  // embedded cluster needs the `miniray` program and cannot find it.
+  // embedded cluster needs the `miniray` program and cannot find it. Those of
+  // reading tls_dir.
   static absl::StatusOr<Cluster> Connect(ClusterOptions options = {});
 
   // Creates an actor of class T, constructed with `args`, and returns its

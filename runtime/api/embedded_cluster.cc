@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -219,9 +220,18 @@ absl::StatusOr<EmbeddedCluster::Process> EmbeddedCluster::Spawn(
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
+  // What the variables say is for another cluster: this one is of loopback.
+  std::vector<char*> env;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!absl::StartsWith(*entry, "MINIRAY_TOKEN=") &&
+        !absl::StartsWith(*entry, "MINIRAY_TLS_DIR=")) {
+      env.push_back(*entry);
+    }
+  }
+  env.push_back(nullptr);
   pid_t pid = 0;
   const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes,
-                                argv.data(), environ);
+                                argv.data(), env.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return ErrnoStatus(error, absl::StrCat("run ", program));

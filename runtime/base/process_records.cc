@@ -47,6 +47,7 @@ std::string Serialize(const ProcessRecord& record) {
       {"listen_host", record.listen_host},
       {"dashboard_port", record.dashboard_port},
       {"token", record.token},
+      {"tls_dir", record.tls_dir},
       {"session_dir", record.session_dir},
       {"node_id", record.node_id},
   };
@@ -70,6 +71,7 @@ std::optional<ProcessRecord> Parse(const std::string& text) {
     record.listen_host = json.value("listen_host", "");
     record.dashboard_port = json.value("dashboard_port", -1);
     record.token = json.value("token", "");
+    record.tls_dir = json.value("tls_dir", "");
     record.session_dir = json.value("session_dir", "");
     record.node_id = json.value("node_id", "");
     return record;
@@ -105,6 +107,24 @@ bool ServesAddress(const ProcessRecord& record, const HostPort& wanted) {
            LocalAddressTowards(wanted).value_or("") == wanted.host;
   }
   return IsWildcard(record.listen_host) || IsLoopback(record.listen_host);
+}
+
+// The record that knows best about the head at `address`.
+std::optional<ProcessRecord> RecordFor(absl::string_view address) {
+  const absl::StatusOr<HostPort> wanted = ParseHostPort(address);
+  auto records = ListProcessRecords();
+  if (!wanted.ok() || !records.ok()) return std::nullopt;
+  // A head's own record knows best; a daemon's may be of an earlier head that
+  // had the port.
+  for (const ProcessRole role :
+       {ProcessRole::kHead, ProcessRole::kWorkerDaemon}) {
+    for (ProcessRecord& record : *records) {
+      if (record.role == role && ServesAddress(record, *wanted)) {
+        return std::move(record);
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -190,20 +210,15 @@ absl::Status RemoveProcessRecord(pid_t pid) {
 }
 
 std::optional<std::string> TokenFor(absl::string_view address) {
-  const absl::StatusOr<HostPort> wanted = ParseHostPort(address);
-  const auto records = ListProcessRecords();
-  if (!wanted.ok() || !records.ok()) return std::nullopt;
-  // A head's own record knows best; a daemon's may be of an earlier head that
-  // had the port.
-  for (const ProcessRole role :
-       {ProcessRole::kHead, ProcessRole::kWorkerDaemon}) {
-    for (const ProcessRecord& record : *records) {
-      if (record.role == role && ServesAddress(record, *wanted)) {
-        return record.token;
-      }
-    }
-  }
-  return std::nullopt;
+  const std::optional<ProcessRecord> record = RecordFor(address);
+  if (!record.has_value()) return std::nullopt;
+  return record->token;
+}
+
+std::optional<std::string> TlsDirFor(absl::string_view address) {
+  const std::optional<ProcessRecord> record = RecordFor(address);
+  if (!record.has_value()) return std::nullopt;
+  return record->tls_dir;
 }
 
 std::optional<std::string> MostRecentHeadAddress() {

@@ -38,6 +38,7 @@ struct ProcessRecord {
   std::string listen_host;
   int dashboard_port = -1;  // -1: none.
   std::string token;        // May be empty.
+  std::string tls_dir;      // Absolute path; empty: no TLS.
   std::string session_dir;
   std::string node_id;  // Worker daemons.
 };
@@ -63,6 +64,10 @@ absl::StatusOr<uint64_t> ProcessStartTicks(pid_t pid);
 // empty token means that the head needs none. A head that listens on all
 // addresses is also known by a loopback address.
 std::optional<std::string> TokenFor(absl::string_view address);
+
+// Returns the folder with the certificates that the head at `address` takes, as
+// TokenFor; an empty path means that it does not speak TLS.
+std::optional<std::string> TlsDirFor(absl::string_view address);
 
 // Returns the address of the head that was started last; where there is none,
 // of the head that the last worker daemon joined.

@@ -25,6 +25,7 @@
 #include "runtime/client/actor_connection.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace internal {
@@ -351,9 +352,9 @@ class ClientImpl : public Client {
   absl::Status HeadStatus(const grpc::Status& status) const {
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
         status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      return absl::UnavailableError(
-          absl::StrCat("the head at ", options_.head_address,
-                       " does not answer (", status.error_message(), ")"));
+      return absl::UnavailableError(absl::StrCat(
+          "the head at ", options_.head_address, " does not answer (",
+          status.error_message(), TlsAdvice(status.error_message()), ")"));
     }
     return FromGrpcStatus(status);
   }

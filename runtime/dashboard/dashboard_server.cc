@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "runtime/base/net.h"
+#include "runtime/base/refusal_log.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/access.h"
 #include "runtime/dashboard/page.h"
@@ -52,6 +53,15 @@ void Refuse(httplib::Response& response, int code, absl::string_view why) {
   response.status = code;
   response.set_content(
       nlohmann::json{{"error", std::string(why)}}.dump() + "\n", kJson);
+}
+
+std::string Peer(const httplib::Request& request) {
+  return JoinHostPort(request.remote_addr, request.remote_port);
+}
+
+// Without the parameters, which may hold a token.
+std::string What(const httplib::Request& request) {
+  return absl::StrCat(request.method, " ", request.path);
 }
 
 class DashboardServerImpl : public DashboardServer {
@@ -149,13 +159,17 @@ class DashboardServerImpl : public DashboardServer {
                    httplib::Response& response) const {
     const std::string host = request.get_header_value("Host");
     if (!IsOwnHost(host, options_.host)) {
+      LogRefusal(Peer(request), What(request),
+                 absl::StrCat("its Host is '", host, "'"));
       Refuse(response, 403,
              "this Host is not the dashboard's; open it at 127.0.0.1 or "
              "localhost");
       return false;
     }
-    if (request.has_header("Origin") &&
-        !IsOwnOrigin(request.get_header_value("Origin"), host)) {
+    const std::string origin = request.get_header_value("Origin");
+    if (request.has_header("Origin") && !IsOwnOrigin(origin, host)) {
+      LogRefusal(Peer(request), What(request),
+                 absl::StrCat("its Origin is '", origin, "'"));
       Refuse(response, 403, "a page of another site may not ask this");
       return false;
     }
@@ -174,6 +188,10 @@ class DashboardServerImpl : public DashboardServer {
     if (TokensMatch(request.get_param_value("token"), options_.token)) {
       return true;
     }
+    LogRefusal(Peer(request), What(request),
+               header.empty() && !request.has_param("token")
+                   ? "it carries no token"
+                   : "its token is wrong");
     response.set_header("WWW-Authenticate", "Bearer");
     Refuse(response, 401,
            "this cluster needs its token: send 'Authorization: Bearer "

@@ -8,7 +8,6 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "runtime/base/files.h"
@@ -18,6 +17,7 @@
 #include "runtime/head/head_service.h"
 #include "runtime/head/package_store.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace {
@@ -39,7 +39,7 @@ class HeadServerImpl : public HeadServer {
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     builder.AddListeningPort(JoinHostPort(options.host, options.port),
-                             grpc::InsecureServerCredentials(), &port_);
+                             ServerCredentials(), &port_);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {

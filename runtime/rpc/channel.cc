@@ -6,6 +6,8 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "runtime/base/refusal_log.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 
@@ -22,8 +24,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   args);
+  const std::shared_ptr<grpc::ChannelCredentials> credentials =
+      ClientCredentials(&args);
+  return grpc::CreateCustomChannel(address, credentials, args);
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {
@@ -51,7 +54,7 @@ void PrepareContext(grpc::ClientContext* context, const std::string& token,
 }
 
 absl::Status CheckToken(const grpc::ServerContextBase& context,
-                        const std::string& token) {
+                        const std::string& token, const char* method) {
   if (token.empty()) return absl::OkStatus();
   const auto& metadata = context.client_metadata();
   const auto it = metadata.find(kTokenKey);
@@ -59,11 +62,13 @@ absl::Status CheckToken(const grpc::ServerContextBase& context,
       CRYPTO_memcmp(it->second.data(), token.data(), token.size()) == 0) {
     return absl::OkStatus();
   }
+  const bool missing = it == metadata.end();
+  LogRefusal(context.peer(), method,
+             missing ? "it carries no token" : "its token is wrong");
   return absl::UnauthenticatedError(
-      it == metadata.end()
-          ? "this cluster needs a token: set MINIRAY_TOKEN to what "
-            "'miniray start --head' printed"
-          : "the token (MINIRAY_TOKEN) is not the one of this cluster");
+      missing ? "this cluster needs a token: set MINIRAY_TOKEN to what "
+                "'miniray start --head' printed"
+              : "the token (MINIRAY_TOKEN) is not the one of this cluster");
 }
 
 }  // namespace miniray

@@ -1,4 +1,5 @@
-// gRPC channels and the cluster's token.
+// gRPC channels and the cluster's token. Channels speak TLS where the process
+// does: see tls.h.
 
 #ifndef MINIRAY_RUNTIME_RPC_CHANNEL_H_
 #define MINIRAY_RUNTIME_RPC_CHANNEL_H_
@@ -38,9 +39,11 @@ void PrepareContext(grpc::ClientContext* context, const std::string& token,
                     absl::Duration timeout);
 
 // OK if the call carries `token` (compared in constant time), or the cluster
-// has none. Errors: UNAUTHENTICATED with what to do.
+// has none. A refusal has its line in the log. method: of the service; the name
+// of the calling function if left out. Errors: UNAUTHENTICATED with what to do.
 absl::Status CheckToken(const grpc::ServerContextBase& context,
-                        const std::string& token);
+                        const std::string& token,
+                        const char* method = __builtin_FUNCTION());
 
 }  // namespace miniray
 

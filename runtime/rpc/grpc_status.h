@@ -7,9 +7,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "grpcpp/support/status.h"
 #include "proto/status.pb.h"
 #include "runtime/base/utf8.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 
@@ -27,6 +29,10 @@ inline absl::Status StatusFromCode(int code, absl::string_view message) {
 }
 
 inline absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::UnavailableError(absl::StrCat(
+        status.error_message(), TlsAdvice(status.error_message())));
+  }
   return StatusFromCode(status.error_code(), status.error_message());
 }
 

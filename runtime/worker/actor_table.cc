@@ -13,6 +13,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace {
@@ -174,6 +175,7 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
   host->set_listen_host(options_.node_ip);
   host->set_head_address(options_.head_address);
   host->set_token(options_.token);
+  host->set_tls_dir(TlsDir());
   command.first_message = control.SerializeAsString();
   command.on_message = [this, key](pid_t pid, const std::string& message) {
     OnMessage(key, pid, message);

@@ -79,6 +79,9 @@ INSTANTIATE_TEST_SUITE_P(
          "--node_ip=0.0.0.0 is not an IP address of this machine"},
         {{"status", "--address=here"}, "HOST:PORT"},
         {{"status", "--format=xml"}, "table or json"},
+        {{"status", "--days=1"}, "unknown flag '--days'"},
+        {{"make-certs"}, "--tls_dir DIR"},
+        {{"make-certs", "--tls_dir=/dev/null", "--days=0"}, "[1, 36500]"},
         {{"stop", "--all"}, "unknown flag '--all'"},
         {{"help", "begin"}, "unknown command 'begin'"},
     }));
@@ -101,12 +104,19 @@ INSTANTIATE_TEST_SUITE_P(
         {{"start", "--head", "--port=0", "--token_file=/dev/null"},
          "--token_file=/dev/null is empty",
          1},
+        {{"make-certs", "--tls_dir=/dev/null/x"}, "/dev/null", 1},
+        {{"start", "--head", "--port=0", "--tls_dir=/no/such"},
+         "/no/such/ca.crt: No such file",
+         1},
+        {{"status", "--address=127.0.0.1:1", "--tls_dir=/no/such"},
+         "miniray make-certs",
+         1},
     }));
 
 class HelpTest : public CommandTest {};
 
 TEST_F(HelpTest, EveryVerbHasHelpWithExamples) {
-  for (const std::string verb : {"start", "status", "stop"}) {
+  for (const std::string verb : {"start", "status", "stop", "make-certs"}) {
     const CommandResult help = Run({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, HasSubstr("Examples:\n  miniray " + verb));

@@ -22,6 +22,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/dashboard_server.h"
 #include "runtime/head/head_server.h"
+#include "runtime/rpc/tls.h"
 #include "runtime/worker/worker_daemon.h"
 #include "tools/cli/child.h"
 #include "tools/cli/launch.h"
@@ -85,6 +86,10 @@ absl::Status DescribeAccess(const Session& session, const std::string& token,
                             bool may_show_token, int dashboard_port,
                             ReadyMessage* message) {
   message->join = absl::StrCat("miniray start --address ", message->address);
+  // The other machine's folder may be another one, but has to be there.
+  if (const std::string dir = TlsDir(); !dir.empty()) {
+    absl::StrAppend(&message->join, " --tls_dir ", dir);
+  }
   if (dashboard_port >= 0) {
     message->dashboard = absl::StrCat("http://127.0.0.1:", dashboard_port);
   }
@@ -199,6 +204,7 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
                      const Session& session, ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
   if (token.empty() && !IsLoopback(options.host)) token = NewToken();
+  MR_RETURN_IF_ERROR(Annotate(UseTls(GivenTlsDir()), "TLS"));
 
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
                       StartHead(options, token, session.folder));
@@ -222,6 +228,7 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
                                         .listen_host = options.host,
                                         .dashboard_port = dashboard_port,
                                         .token = token,
+                                        .tls_dir = TlsDir(),
                                         .session_dir = session.folder}));
   absl::Status status = ServeHead(line, options, message, ready, &stop);
   if (dashboard != nullptr) dashboard->Shutdown();
@@ -231,7 +238,7 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
 
 absl::Status RunDaemon(const StartOptions& options, const Session& session,
                        ReadyPipe* ready) {
-  MR_ASSIGN_OR_RETURN(const std::string token, TokenForHead(options.address));
+  MR_ASSIGN_OR_RETURN(const std::string token, PrepareForHead(options.address));
   absl::StatusOr<std::unique_ptr<WorkerDaemon>> started =
       WorkerDaemon::Start({.head_address = options.address,
                            .token = token,
@@ -252,6 +259,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                       OwnRecord::Write({.role = ProcessRole::kWorkerDaemon,
                                         .address = options.address,
                                         .token = token,
+                                        .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
                                         .node_id = daemon.node_id()}));
   const ReadyMessage message = {.address = options.address,

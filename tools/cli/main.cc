@@ -17,6 +17,7 @@
 #include "tools/cli/command_line.h"
 #include "tools/cli/foreground.h"
 #include "tools/cli/launch.h"
+#include "tools/cli/make_certs.h"
 #include "tools/cli/start_options.h"
 #include "tools/cli/status.h"
 #include "tools/cli/stop.h"
@@ -51,6 +52,12 @@ int Status(const CommandLine& line) {
   return Finish(RunStatus(line));
 }
 
+int MakeCerts(const CommandLine& line) {
+  const absl::Status flags = CheckMakeCertsFlags(line);
+  if (!flags.ok()) return Fail(flags, kWrongUsage);
+  return Finish(RunMakeCerts(line));
+}
+
 // Failures come back as a status, which says them better.
 void SilenceGrpc() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) {
@@ -83,6 +90,7 @@ int Main(std::vector<std::string> args) {
   // Nothing but the answer, or the one line that says why there is none.
   FLAGS_minloglevel = google::GLOG_FATAL;
   if (line->verb->name == "status") return Status(*line);
+  if (line->verb->name == "make-certs") return MakeCerts(*line);
   return Finish(RunStop(*line));
 }
 

@@ -59,7 +59,7 @@ absl::Status CheckStatusFlags(const CommandLine& line) {
 
 absl::Status RunStatus(const CommandLine& line) {
   MR_ASSIGN_OR_RETURN(const std::string address, FindAddress());
-  MR_ASSIGN_OR_RETURN(const std::string token, TokenForHead(address));
+  MR_ASSIGN_OR_RETURN(const std::string token, PrepareForHead(address));
   MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
                       FetchClusterState(address, token, kTimeout));
   if (absl::GetFlag(FLAGS_format) == "json") {

@@ -10,6 +10,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/rpc/tls.h"
 #include "tools/cli/flags.h"
 
 namespace miniray::cli {
@@ -38,7 +39,18 @@ absl::StatusOr<std::string> GivenToken() {
   return token;
 }
 
-absl::StatusOr<std::string> TokenForHead(const std::string& address) {
+std::string GivenTlsDir() {
+  std::string dir = absl::GetFlag(FLAGS_tls_dir);
+  if (dir.empty()) {
+    if (const char* value = std::getenv(kTlsDirVariable)) dir = value;
+  }
+  return dir;
+}
+
+absl::StatusOr<std::string> PrepareForHead(const std::string& address) {
+  std::string dir = GivenTlsDir();
+  if (dir.empty()) dir = TlsDirFor(address).value_or("");
+  MR_RETURN_IF_ERROR(Annotate(UseTls(dir), "TLS"));
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
   if (token.empty()) token = TokenFor(address).value_or("");
   return token;

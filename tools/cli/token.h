@@ -1,4 +1,5 @@
-// Where the cluster's token comes from: --token_file, else $MINIRAY_TOKEN.
+// What it takes to be let into a cluster. The token: --token_file, else
+// $MINIRAY_TOKEN. Certificates: --tls_dir, else $MINIRAY_TLS_DIR.
 
 #ifndef MINIRAY_TOOLS_CLI_TOKEN_H_
 #define MINIRAY_TOOLS_CLI_TOKEN_H_
@@ -13,9 +14,15 @@ namespace miniray::cli {
 // INVALID_ARGUMENT, what is there cannot be a token.
 absl::StatusOr<std::string> GivenToken();
 
-// As GivenToken; where none is given, what this machine's process records know
-// about the head at `address`.
-absl::StatusOr<std::string> TokenForHead(const std::string& address);
+// Returns an empty string if neither is given.
+std::string GivenTlsDir();
+
+// Call it before the first channel to the head at `address`: makes this process
+// speak TLS if the head does, and returns the head's token. What is not given
+// is what this machine's process records know about that head.
+//
+// Errors: those of GivenToken and UseTls.
+absl::StatusOr<std::string> PrepareForHead(const std::string& address);
 
 }  // namespace miniray::cli
 

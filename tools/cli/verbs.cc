@@ -32,6 +32,10 @@ A worker daemon:
 Both:
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
                       what is known from processes on this machine)
+  --tls_dir DIR       has the certificates (see: miniray make-certs --help); all
+                      of the cluster then speaks TLS (default:
+                      $MINIRAY_TLS_DIR, else what is known from processes on
+                      this machine)
   --block             stay in the foreground, log to stderr; SIGINT and SIGTERM
                       end it in good order
 
@@ -39,6 +43,7 @@ Examples:
   miniray start --head --num_cpus 4            # a cluster of this machine
   miniray start --head --host 0.0.0.0          # one that others may join
   miniray start --address 10.0.0.1:6380        # join it, on another machine
+  miniray start --head --host 0.0.0.0 --tls_dir ~/certs
   miniray start --address 127.0.0.1:6380 --num_cpus 2 --resources slot=1
 )";
 
@@ -52,6 +57,8 @@ constexpr char kStatusHelp[] =
   --format table|json (default table)
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
                       what is known from processes on this machine)
+  --tls_dir DIR       has the certificates, where the cluster speaks TLS
+                      (default: $MINIRAY_TLS_DIR, else as for the token)
 
 Examples:
   miniray status
@@ -73,6 +80,29 @@ Examples:
   miniray stop --force
 )";
 
+constexpr char kMakeCertsHelp[] =
+    R"(Makes the certificates for a cluster that speaks TLS. Whoever shows one of them
+belongs to the cluster, if they have its token too; host names play no part.
+
+  miniray make-certs --tls_dir DIR [FLAGS]
+
+Makes an authority (ca.crt, ca.key) in DIR unless it has one, and a certificate
+that the authority signs (node.crt, node.key). Keys are readable by their owner
+alone. Nothing is overwritten: to renew, remove node.crt and node.key first.
+
+  --tls_dir DIR       where they go; created if missing
+  --ca_dir DIR        has the authority's ca.crt and ca.key (default: --tls_dir)
+  --days N            how long the node certificate is valid (default 365)
+
+Copy ca.crt, node.crt and node.key to every machine of the cluster, or make a
+certificate for each with --ca_dir. Keep ca.key away from them.
+
+Examples:
+  miniray make-certs --tls_dir ~/certs
+  miniray make-certs --tls_dir ~/certs-of-node-2 --ca_dir ~/certs --days 90
+  miniray start --head --host 0.0.0.0 --tls_dir ~/certs
+)";
+
 constexpr char kGeneralHelp[] =
     R"(Mini-Ray runs actors on the machines of a cluster.
 
@@ -80,6 +110,7 @@ constexpr char kGeneralHelp[] =
   miniray start --address H:P   add this machine to the cluster of the head there
   miniray status                show nodes, actors and jobs
   miniray stop                  stop what was started on this machine
+  miniray make-certs            make certificates, for a cluster that speaks TLS
 
   miniray VERB --help           flags and examples of a verb
   miniray --version
@@ -93,12 +124,15 @@ const std::vector<Verb>& Verbs() {
        .help = kStartHelp,
        .flags = {"head", "host", "port", "dashboard_port", "address",
                  "num_cpus", "num_gpus", "resources", "node_ip", "token_file",
-                 "block"},
+                 "tls_dir", "block"},
        .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
       {.name = "status",
        .help = kStatusHelp,
-       .flags = {"address", "format", "token_file"}},
+       .flags = {"address", "format", "token_file", "tls_dir"}},
       {.name = "stop", .help = kStopHelp, .flags = {"force"}},
+      {.name = "make-certs",
+       .help = kMakeCertsHelp,
+       .flags = {"tls_dir", "ca_dir", "days"}},
   };
   return *verbs;
 }
