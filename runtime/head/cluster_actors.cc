@@ -11,8 +11,9 @@
 
 namespace miniray {
 
-absl::StatusOr<v1::ActorInfo> ClusterState::CreateActor(
-    const v1::ActorSpec& spec) {
+namespace {
+
+absl::Status CheckSpec(const v1::ActorSpec& spec) {
   if (spec.actor_id().empty() || spec.class_name().empty() ||
       spec.package_id().empty()) {
     return absl::InvalidArgumentError(
@@ -23,31 +24,11 @@ absl::StatusOr<v1::ActorInfo> ClusterState::CreateActor(
         absl::StrCat("max_restarts = ", spec.max_restarts(),
                      ": must be -1 (for ever), 0 or more"));
   }
-  MR_ASSIGN_OR_RETURN(const ResourceSet request,
-                      ResourceSet::FromProto(spec.resources()));
-  absl::MutexLock lock(&mu_);
-  if (const Actor* known = FindActor(spec.actor_id()); known != nullptr) {
-    return known->info;  // A repeated request.
-  }
-  if (auto job = jobs_.find(spec.job_id());
-      job != jobs_.end() && job->second.info.state() != v1::JOB_STATE_RUNNING) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", spec.job_id(), " has ended"));
-  }
-  if (!spec.name().empty()) {
-    if (const Actor* holder = FindByName(spec.name(), spec.actor_namespace());
-        holder != nullptr) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "a living actor has the name '", spec.name(),
-          "': ", holder->info.class_name(), " (", holder->info.actor_id(),
-          ", job ", holder->info.job_id(), ")"));
-    }
-    names_[{spec.actor_namespace(), spec.name()}] = spec.actor_id();
-  }
-  auto actor = std::make_unique<Actor>();
-  actor->spec = spec;
-  actor->request = request;
-  v1::ActorInfo& info = actor->info;
+  return absl::OkStatus();
+}
+
+v1::ActorInfo NewInfo(const v1::ActorSpec& spec, const ResourceSet& request) {
+  v1::ActorInfo info;
   info.set_actor_id(spec.actor_id());
   info.set_class_name(spec.class_name());
   info.set_name(spec.name());
@@ -56,25 +37,76 @@ absl::StatusOr<v1::ActorInfo> ClusterState::CreateActor(
   info.set_state(v1::ACTOR_STATE_PENDING);
   info.set_max_restarts(spec.max_restarts());
   *info.mutable_resources() = request.ToProto();
-  info.set_version(1);
-  Actor* added = actor.get();
-  actors_[spec.actor_id()] = std::move(actor);
-  queue_.push_back(spec.actor_id());
-  Schedule();
-  return added->info;
+  info.set_detached(spec.detached());
+  info.set_placement_group_id(spec.placement_group_id());
+  info.set_package_id(spec.package_id());
+  info.set_max_retries(spec.max_retries());
+  info.set_max_pending_calls(spec.max_pending_calls());
+  return info;
 }
 
-absl::Status ClusterState::KillActor(const std::string& actor_id,
-                                     bool no_restart) {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    Actor* actor = FindActor(actor_id);
-    if (actor == nullptr) {
-      return absl::NotFoundError(
-          absl::StrCat("the head knows no actor ", actor_id));
+}  // namespace
+
+void ClusterState::CreateActor(const v1::ActorSpec& spec, ActorCallback done) {
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return done(status);
+  const absl::StatusOr<ResourceSet> request =
+      ResourceSet::FromProto(spec.resources());
+  if (!request.ok()) return done(request.status());
+  Turn turn(this);
+  absl::StatusOr<const Actor*> actor = Admit(spec, *request);
+  if (!actor.ok()) {
+    return Reply([done, status = actor.status()] { done(status); });
+  }
+  Schedule();
+  ReplyActor(**actor, std::move(done));
+}
+
+absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
+    const v1::ActorSpec& spec, const ResourceSet& request) {
+  if (const Actor* known = FindActor(spec.actor_id()); known != nullptr) {
+    return known;  // A repeated request.
+  }
+  if (auto job = jobs_.find(spec.job_id());
+      job != jobs_.end() && job->second.info.state() != v1::JOB_STATE_RUNNING) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", spec.job_id(), " has ended"));
+  }
+  if (!spec.name().empty()) {
+    const Actor* holder = FindByName(spec.name(), spec.actor_namespace());
+    if (holder != nullptr && spec.get_if_exists() &&
+        holder->info.class_name() == spec.class_name()) {
+      return holder;
     }
-    if (!IsLive(actor->info)) return absl::OkStatus();
+    if (holder != nullptr) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "a living actor has the name '", spec.name(),
+          "': ", holder->info.class_name(), " (", holder->info.actor_id(),
+          ", job ", holder->info.job_id(), ")"));
+    }
+    names_[{spec.actor_namespace(), spec.name()}] = spec.actor_id();
+  }
+  auto actor = std::make_unique<Actor>();
+  actor->spec = std::make_shared<v1::ActorSpec>(spec);
+  actor->request = request;
+  actor->info = NewInfo(spec, request);
+  actor->info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
+  if (!spec.detached()) job_actors_[spec.job_id()].insert(spec.actor_id());
+  queue_.push_back(spec.actor_id());
+  Touch(actor.get());
+  return (actors_[spec.actor_id()] = std::move(actor)).get();
+}
+
+void ClusterState::KillActor(const std::string& actor_id, bool no_restart,
+                             StatusCallback done) {
+  Turn turn(this);
+  Actor* actor = FindActor(actor_id);
+  if (actor == nullptr) {
+    return Reply([done = std::move(done), actor_id] {
+      done(absl::NotFoundError(
+          absl::StrCat("the head knows no actor ", actor_id)));
+    });
+  }
+  if (IsLive(actor->info)) {
     if (no_restart || !HasProcess(actor->info)) {
       StopActor(actor, "killed by request (Kill)");
     } else {
@@ -82,18 +114,50 @@ absl::Status ClusterState::KillActor(const std::string& actor_id,
       // Comes back through ActorExited.
     }
     Schedule();
-    deferred = DueWaiters();
   }
-  for (auto& run : deferred) run();
+  Reply([done = std::move(done)] { done(absl::OkStatus()); });
+}
+
+absl::Status ClusterState::CheckPresent(const std::string& actor_id,
+                                        int32_t incarnation) const {
+  absl::MutexLock lock(&mu_);
+  const Actor* actor = FindActor(actor_id);
+  if (actor == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("the head knows no actor ", actor_id));
+  }
+  if (!IsLive(actor->info)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the actor ", actor_id, " is dead: ", actor->info.cause()));
+  }
+  if (actor->incarnation != incarnation || !HasProcess(actor->info)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this process (start ", incarnation, ") of the actor ", actor_id,
+        " was given up by the head: ", actor->info.cause()));
+  }
   return absl::OkStatus();
+}
+
+void ClusterState::ActorUp(Actor* actor, const std::string& address,
+                           int64_t pid) {
+  v1::ActorInfo& info = actor->info;
+  if (info.state() == v1::ACTOR_STATE_ALIVE && info.address() == address &&
+      info.pid() == pid) {
+    return;  // Told again.
+  }
+  info.set_state(v1::ACTOR_STATE_ALIVE);
+  info.set_address(address);
+  info.set_pid(pid);
+  info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+  Touch(actor);
 }
 
 void ClusterState::ActorDied(Actor* actor, const std::string& cause,
                              bool may_restart) {
   ReleaseResources(actor);
   const bool restarts_left =
-      actor->spec.max_restarts() == -1 ||
-      actor->info.restarts() < actor->spec.max_restarts();
+      actor->spec->max_restarts() == -1 ||
+      actor->info.restarts() < actor->spec->max_restarts();
   if (!may_restart || !restarts_left) {
     MarkDead(actor, cause);
     return;
@@ -110,18 +174,13 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   actor->info.clear_node_id();
   actor->info.clear_hostname();
   Touch(actor);
-  queue_.push_back(actor->spec.actor_id());
+  queue_.push_back(actor->info.actor_id());
 }
 
 void ClusterState::OrderStop(Actor* actor, const std::string& reason) {
   actor->stop_reason = reason;
-  auto node = nodes_.find(actor->info.node_id());
-  if (node == nodes_.end() || node->second.link == nullptr) return;
-  v1::NodeCommand command;
-  command.mutable_stop_actor()->set_actor_id(actor->info.actor_id());
-  command.mutable_stop_actor()->set_incarnation(actor->incarnation);
-  command.mutable_stop_actor()->set_reason(reason);
-  node->second.link->Send(std::move(command));
+  Touch(actor);
+  SendStop(*actor);
 }
 
 void ClusterState::StopActor(Actor* actor, const std::string& cause) {
@@ -134,29 +193,38 @@ void ClusterState::MarkDead(Actor* actor, const std::string& cause) {
   actor->info.set_state(v1::ACTOR_STATE_DEAD);
   actor->info.set_cause(cause);
   actor->info.clear_address();
-  if (!actor->spec.name().empty()) {
-    auto it = names_.find({actor->spec.actor_namespace(), actor->spec.name()});
-    if (it != names_.end() && it->second == actor->spec.actor_id()) {
+  actor->info.set_end_unix_ms(absl::ToUnixMillis(options_.clock()));
+  if (!actor->spec->name().empty()) {
+    auto it =
+        names_.find({actor->spec->actor_namespace(), actor->spec->name()});
+    if (it != names_.end() && it->second == actor->info.actor_id()) {
       names_.erase(it);
     }
   }
-  actor->spec.clear_constructor_args();  // May be large, and is needed no more.
-  graveyard_.push_back(actor->spec.actor_id());
+  if (const auto it = job_actors_.find(actor->spec->job_id());
+      it != job_actors_.end()) {
+    it->second.erase(actor->info.actor_id());
+    if (it->second.empty()) job_actors_.erase(it);
+  }
+  // May be large, and is needed no more.
+  if (actor->spec->constructor_args_size() > 0) {
+    auto spec = std::make_shared<v1::ActorSpec>(*actor->spec);
+    spec->clear_constructor_args();
+    actor->spec = std::move(spec);
+  }
+  graveyard_.push_back(actor->info.actor_id());
+  if (options_.actor_ended) {
+    Reply([this, id = actor->info.actor_id()] { options_.actor_ended(id); });
+  }
   LOG(INFO) << "actor " << actor->info.class_name() << " ("
             << actor->info.actor_id() << ") ended: " << cause;
   Touch(actor);
-  Forget();
+  ForgetActors();
 }
 
 void ClusterState::Touch(Actor* actor) {
   actor->info.set_version(actor->info.version() + 1);
-}
-
-void ClusterState::ReleaseResources(Actor* actor) {
-  if (!actor->holds_resources) return;
-  actor->holds_resources = false;
-  auto node = nodes_.find(actor->info.node_id());
-  if (node != nodes_.end()) node->second.available.Add(actor->request);
+  touched_actors_.insert(actor->info.actor_id());
 }
 
 }  // namespace miniray

@@ -10,8 +10,9 @@
 namespace miniray {
 
 absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
-                                          Session session) {
-  absl::MutexLock lock(&mu_);
+                                          Session session,
+                                          std::shared_ptr<DriverLink> link) {
+  Turn turn(this);
   auto [it, is_new] = jobs_.try_emplace(request.job_id());
   Job& job = it->second;
   if (!is_new && job.session_id != request.session_id()) {
@@ -26,6 +27,14 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   }
   job.session = session;
   job.session_id = request.session_id();
+  job.link = link;
+  if (link != nullptr) {
+    Reply([link] {
+      v1::DriverEvent event;
+      event.mutable_registered();
+      link->Send(std::move(event));
+    });
+  }
   job.grace_end = absl::InfiniteFuture();
   if (!is_new) return absl::OkStatus();
   job.info.set_job_id(request.job_id());
@@ -40,23 +49,22 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
 }
 
 void ClusterState::DriverLeft(const std::string& job_id, Session session) {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    auto it = jobs_.find(job_id);
-    if (it == jobs_.end() || it->second.session != session) return;
-    EndJob(&it->second, v1::JOB_STATE_SUCCEEDED, "its driver has ended");
-    deferred = DueWaiters();
+  Turn turn(this);
+  auto it = jobs_.find(job_id);
+  if (it == jobs_.end() || it->second.session != session) return;
+  EndJob(&it->second, v1::JOB_STATE_SUCCEEDED, "its driver has ended");
+  if (std::shared_ptr<DriverLink> link = std::exchange(it->second.link, {})) {
+    Reply([link] { link->End(); });
   }
-  for (auto& run : deferred) run();
 }
 
 void ClusterState::DriverDisconnected(const std::string& job_id,
                                       Session session) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   auto it = jobs_.find(job_id);
   if (it == jobs_.end() || it->second.session != session) return;
   it->second.session = nullptr;
+  it->second.link.reset();
   if (it->second.info.state() == v1::JOB_STATE_RUNNING) {
     it->second.grace_end = options_.clock() + options_.driver_grace;
   }
@@ -70,10 +78,11 @@ void ClusterState::EndJob(Job* job, v1::JobState state,
   job->grace_end = absl::InfiniteFuture();
   ended_jobs_.push_back(job->info.job_id());
   LOG(INFO) << "job " << job->info.job_id() << " ended: " << cause;
-  for (auto& [id, actor] : actors_) {
-    if (actor->spec.job_id() == job->info.job_id() && !actor->spec.detached() &&
-        IsLive(actor->info)) {
-      StopActor(actor.get(), cause);
+  if (const auto it = job_actors_.find(job->info.job_id());
+      it != job_actors_.end()) {
+    // A copy: those that end leave the set.
+    for (const std::string& id : std::set<std::string>(it->second)) {
+      StopActor(FindActor(id), cause);
     }
   }
   Schedule();

@@ -19,9 +19,8 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
   }
   MR_ASSIGN_OR_RETURN(const ResourceSet total,
                       ResourceSet::FromProto(request.total()));
-  Deferred deferred;
   {
-    absl::MutexLock lock(&mu_);
+    Turn turn(this);
     auto [it, is_new] = nodes_.try_emplace(request.node_id());
     Node& node = it->second;
     if (!is_new && node.info.state() == v1::NODE_STATE_DEAD) {
@@ -45,7 +44,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     v1::NodeCommand registered;
     registered.mutable_registered()->set_lease_ms(
         absl::ToInt64Milliseconds(options_.lease));
-    node.link->Send(std::move(registered));
+    Send(node, std::move(registered));
 
     for (const v1::ActorExited& exited : request.exited_actors()) {
       TakeExit(request.node_id(), exited);
@@ -53,11 +52,16 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     std::set<std::pair<std::string, int32_t>> live;
     for (const v1::LiveActor& actor : request.live_actors()) {
       live.emplace(actor.actor_id(), actor.incarnation());
-      const Actor* known = FindActor(actor.actor_id());
+      Actor* known = FindActor(actor.actor_id());
       const bool ours = known != nullptr &&
                         known->incarnation == actor.incarnation() &&
                         known->info.node_id() == request.node_id();
-      if (ours && IsLive(known->info) && known->stop_reason.empty()) continue;
+      if (ours && IsLive(known->info) && known->stop_reason.empty()) {
+        if (!actor.address().empty()) {
+          ActorUp(known, actor.address(), actor.pid());
+        }
+        continue;
+      }
       // A stop may have been lost with the last stream.
       const bool ordered = ours && !known->stop_reason.empty();
       v1::NodeCommand stop;
@@ -65,30 +69,29 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
       stop.mutable_stop_actor()->set_incarnation(actor.incarnation());
       stop.mutable_stop_actor()->set_reason(
           ordered ? known->stop_reason : "the head does not know it");
-      node.link->Send(std::move(stop));
+      Send(node, std::move(stop));
     }
-    for (auto& [id, actor] : actors_) {
-      if (actor->info.node_id() != request.node_id() ||
-          live.contains({id, actor->incarnation})) {
-        continue;
-      }
-      if (HasProcess(actor->info)) {
-        ActorDied(actor.get(), "ended while its node was cut from the head",
-                  true);
+    for (const std::string& id : std::set<std::string>(node.actors)) {
+      Actor* actor = FindActor(id);
+      if (live.contains({id, actor->incarnation})) continue;
+      if (!HasProcess(actor->info)) {
+        ReleaseResources(actor);  // Killed before, and ended meanwhile.
+      } else if (actor->info.address().empty() && actor->stop_reason.empty()) {
+        // The order to start it was lost with the last stream, or with the last
+        // head; nobody has called it yet.
+        SendStart(*actor);
       } else {
-        ReleaseResources(actor.get());  // Killed before, and ended meanwhile.
+        ActorDied(actor, "ended while its node was cut from the head", true);
       }
     }
     Schedule();
-    deferred = DueWaiters();
   }
-  for (auto& run : deferred) run();
   return absl::OkStatus();
 }
 
 void ClusterState::NodeDisconnected(const std::string& node_id,
                                     const NodeLink* link) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   auto it = nodes_.find(node_id);
   if (it == nodes_.end() || it->second.link.get() != link) return;
   it->second.link.reset();
@@ -103,22 +106,17 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
 }
 
 void ClusterState::NodeLeft(const std::string& node_id) {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    auto it = nodes_.find(node_id);
-    if (it == nodes_.end() || it->second.info.state() == v1::NODE_STATE_DEAD) {
-      return;
-    }
-    LoseNode(&it->second, "its worker daemon was stopped");
-    Schedule();
-    deferred = DueWaiters();
+  Turn turn(this);
+  auto it = nodes_.find(node_id);
+  if (it == nodes_.end() || it->second.info.state() == v1::NODE_STATE_DEAD) {
+    return;
   }
-  for (auto& run : deferred) run();
+  LoseNode(&it->second, "its worker daemon was stopped");
+  Schedule();
 }
 
 absl::Status ClusterState::RenewLease(const std::string& node_id) {
-  absl::MutexLock lock(&mu_);
+  absl::MutexLock lock(&mu_);  // No turn: nothing leaves.
   auto it = nodes_.find(node_id);
   if (it == nodes_.end() || it->second.info.state() == v1::NODE_STATE_DEAD) {
     return absl::NotFoundError(
@@ -134,48 +132,35 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
   node->info.set_death_cause(cause);
   dead_nodes_.push_back(node->info.node_id());
   node->link.reset();
-  for (auto& [id, actor] : actors_) {
-    if (actor->info.node_id() != node->info.node_id()) continue;
+  for (const std::string& id : std::set<std::string>(node->actors)) {
+    Actor* actor = FindActor(id);
     if (HasProcess(actor->info)) {
       ActorDied(
-          actor.get(),
+          actor,
           absl::StrCat("node ", NodeName(node->info), " was lost: ", cause),
           true);
     } else {
-      ReleaseResources(actor.get());
+      ReleaseResources(actor);
     }
   }
 }
 
 void ClusterState::ActorStarted(const std::string& node_id,
                                 const v1::ActorStarted& event) {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    Actor* actor = FindActor(event.actor_id());
-    if (actor == nullptr || actor->incarnation != event.incarnation() ||
-        actor->info.node_id() != node_id || !HasProcess(actor->info)) {
-      return;
-    }
-    actor->info.set_state(v1::ACTOR_STATE_ALIVE);
-    actor->info.set_address(event.address());
-    actor->info.set_pid(event.pid());
-    Touch(actor);
-    deferred = DueWaiters();
+  Turn turn(this);
+  Actor* actor = FindActor(event.actor_id());
+  if (actor == nullptr || actor->incarnation != event.incarnation() ||
+      actor->info.node_id() != node_id || !HasProcess(actor->info)) {
+    return;
   }
-  for (auto& run : deferred) run();
+  ActorUp(actor, event.address(), event.pid());
 }
 
 void ClusterState::ActorExited(const std::string& node_id,
                                const v1::ActorExited& event) {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    TakeExit(node_id, event);
-    Schedule();
-    deferred = DueWaiters();
-  }
-  for (auto& run : deferred) run();
+  Turn turn(this);
+  TakeExit(node_id, event);
+  Schedule();
 }
 
 void ClusterState::TakeExit(const std::string& node_id,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +16,21 @@
 
 namespace miniray {
 
-// The way to one worker daemon. Send queues the command and returns at once; it
-// is called under the lock of ClusterState and must not call back.
+// The ways to one worker daemon and to one driver. Send queues the message and
+// returns at once; it is called without ClusterState's lock, by one thread at a
+// time, in the order of what happened.
 class NodeLink {
  public:
   virtual ~NodeLink() = default;
   virtual void Send(v1::NodeCommand command) = 0;
+};
+
+class DriverLink {
+ public:
+  virtual ~DriverLink() = default;
+  virtual void Send(v1::DriverEvent event) = 0;
+  // Ends the stream in good order once all was sent.
+  virtual void End() = 0;
 };
 
 struct NodeRecord {
@@ -29,10 +39,14 @@ struct NodeRecord {
   ResourceSet available;
   std::shared_ptr<NodeLink> link;
   absl::Time lease_end;
+  // Of the actors that hold resources here: they have a process, or had one
+  // whose end is not known yet.
+  std::set<std::string> actors;
 };
 
 struct ActorRecord {
-  v1::ActorSpec spec;
+  // Without the constructor's arguments once it is dead.
+  std::shared_ptr<const v1::ActorSpec> spec;
   v1::ActorInfo info;
   ResourceSet request;
   int32_t incarnation = 0;
@@ -40,12 +54,14 @@ struct ActorRecord {
   // Why this incarnation was ordered to stop; empty: it was not.
   std::string stop_reason;
   absl::Time infeasible_since = absl::InfiniteFuture();
+  bool stored = false;  // Its creation is on disk.
 };
 
 struct JobRecord {
   v1::JobInfo info;
   std::string session_id;
-  const void* session = nullptr;
+  const void* session = nullptr;  // The driver's stream, told by its address.
+  std::shared_ptr<DriverLink> link;
   absl::Time grace_end = absl::InfiniteFuture();
 };
 

@@ -56,6 +56,23 @@ std::string ClusterState::DescribeNodes() const {
   return absl::StrJoin(parts, "; ");
 }
 
+void ClusterState::TakeResources(Actor* actor, Node* node) {
+  node->available.Subtract(actor->request);
+  node->actors.insert(actor->info.actor_id());
+  actor->holds_resources = true;
+  actor->info.set_node_id(node->info.node_id());
+  actor->info.set_hostname(node->info.hostname());
+}
+
+void ClusterState::ReleaseResources(Actor* actor) {
+  if (!actor->holds_resources) return;
+  actor->holds_resources = false;
+  const auto node = nodes_.find(actor->info.node_id());
+  if (node == nodes_.end()) return;
+  node->second.available.Add(actor->request);
+  node->second.actors.erase(actor->info.actor_id());
+}
+
 void ClusterState::Schedule() {
   std::deque<std::string> waiting;
   waiting.swap(queue_);
@@ -79,19 +96,13 @@ void ClusterState::Schedule() {
       continue;
     }
     actor->infeasible_since = absl::InfiniteFuture();
-    node->available.Subtract(actor->request);
-    actor->holds_resources = true;
+    TakeResources(actor, node);
     if (actor->info.state() == v1::ACTOR_STATE_PENDING) {
       actor->info.set_state(v1::ACTOR_STATE_STARTING);
       actor->info.clear_cause();
     }
-    actor->info.set_node_id(node->info.node_id());
-    actor->info.set_hostname(node->info.hostname());
     Touch(actor);
-    v1::NodeCommand command;
-    *command.mutable_start_actor()->mutable_spec() = actor->spec;
-    command.mutable_start_actor()->set_incarnation(actor->incarnation);
-    node->link->Send(std::move(command));
+    SendStart(*actor);
   }
 }
 

@@ -19,53 +19,61 @@ constexpr absl::Duration kMaxWait = absl::Minutes(1);
 
 void ClusterState::GetActor(const v1::GetActorRequest& request,
                             ActorCallback done) {
-  absl::StatusOr<v1::ActorInfo> result;
-  {
-    absl::MutexLock lock(&mu_);
-    const Actor* actor =
+  Turn turn(this);
+  const Actor* actor =
+      request.actor_id().empty()
+          ? FindByName(request.name(), request.actor_namespace())
+          : FindActor(request.actor_id());
+  if (actor == nullptr) {
+    absl::Status status = absl::NotFoundError(
         request.actor_id().empty()
-            ? FindByName(request.name(), request.actor_namespace())
-            : FindActor(request.actor_id());
-    if (actor == nullptr) {
-      result = absl::NotFoundError(
-          request.actor_id().empty()
-              ? absl::StrCat("no living actor has the name '", request.name(),
-                             "' in the namespace '", request.actor_namespace(),
-                             "'")
-              : absl::StrCat("the head knows no actor ", request.actor_id()));
-    } else if (actor->info.version() < request.min_version() &&
-               request.wait_ms() > 0 && IsLive(actor->info) && !stop_waiting_) {
-      waiters_.push_back(
-          {actor->info.actor_id(), request.min_version(),
-           options_.clock() +
-               std::min<absl::Duration>(absl::Milliseconds(request.wait_ms()),
-                                        kMaxWait),
-           std::move(done)});
-      return;
-    } else {
-      result = actor->info;
-    }
+            ? absl::StrCat("no living actor has the name '", request.name(),
+                           "' in the namespace '", request.actor_namespace(),
+                           "'")
+            : absl::StrCat("the head knows no actor ", request.actor_id()));
+    return Reply([done = std::move(done), status] { done(status); });
   }
-  done(std::move(result));
+  if (actor->info.version() >= request.min_version() ||
+      request.wait_ms() <= 0 || !IsLive(actor->info) || stop_waiting_) {
+    return ReplyActor(*actor, std::move(done));
+  }
+  const std::string id = actor->info.actor_id();
+  actor_waiters_.Add(
+      id, request.min_version(),
+      options_.clock() + std::min<absl::Duration>(
+                             absl::Milliseconds(request.wait_ms()), kMaxWait),
+      [this, id, done = std::move(done)]() mutable {
+        mu_.AssertHeld();
+        if (const Actor* actor = FindActor(id); actor != nullptr) {
+          return ReplyActor(*actor, std::move(done));
+        }
+        Reply([done = std::move(done)] {
+          done(absl::NotFoundError("the head forgot this actor"));
+        });
+      });
 }
 
-ClusterState::Actor* ClusterState::FindActor(const std::string& actor_id) {
+ClusterState::Actor* ClusterState::FindActor(
+    const std::string& actor_id) const {
   auto it = actors_.find(actor_id);
   return it == actors_.end() ? nullptr : it->second.get();
 }
 
 ClusterState::Actor* ClusterState::FindByName(const std::string& name,
-                                              const std::string& space) {
+                                              const std::string& space) const {
   auto it = names_.find({space, name});
   return it == names_.end() ? nullptr : FindActor(it->second);
 }
 
-void ClusterState::Forget() {
+void ClusterState::ForgetActors() {
   while (graveyard_.size() > kMaxDeadActors) {
     auto it = actors_.find(graveyard_.front());
     // One whose process has not ended yet stays until the next time.
     if (it != actors_.end() && it->second->holds_resources) return;
-    if (it != actors_.end()) actors_.erase(it);
+    if (it != actors_.end()) {
+      touched_actors_.insert(it->first);
+      actors_.erase(it);
+    }
     graveyard_.pop_front();
   }
 }
@@ -86,73 +94,42 @@ void ClusterState::ForgetNodesAndJobs() {
 }
 
 void ClusterState::Tick() {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    const absl::Time now = options_.clock();
-    bool changed = false;
-    for (auto& [id, node] : nodes_) {
-      if (node.info.state() == v1::NODE_STATE_DEAD || now < node.lease_end) {
-        continue;
-      }
-      LoseNode(&node, absl::StrCat("no sign of life for ",
-                                   absl::FormatDuration(options_.lease)));
-      changed = true;
-    }
-    for (auto& [id, job] : jobs_) {
-      if (now >= job.grace_end) {
-        EndJob(&job, v1::JOB_STATE_FAILED, "its driver vanished");
-      }
-    }
-    for (const std::string& id : std::deque<std::string>(queue_)) {
-      Actor* actor = FindActor(id);
-      if (actor == nullptr || !IsLive(actor->info) ||
-          now < actor->infeasible_since + options_.infeasible_timeout) {
-        continue;
-      }
-      MarkDead(actor, absl::StrCat("cannot be placed: it asks for ",
-                                   actor->request.ToString(), ", but ",
-                                   DescribeNodes()));
-      changed = true;
-    }
-    if (changed) Schedule();
-    ForgetNodesAndJobs();
-    deferred = DueWaiters();
-  }
-  for (auto& run : deferred) run();
-}
-
-ClusterState::Deferred ClusterState::DueWaiters() {
-  Deferred due;
-  if (waiters_.empty()) return due;
+  Turn turn(this);
   const absl::Time now = options_.clock();
-  std::vector<Waiter> left;
-  for (Waiter& waiter : waiters_) {
-    const Actor* actor = FindActor(waiter.actor_id);
-    if (actor != nullptr && IsLive(actor->info) &&
-        actor->info.version() < waiter.min_version && now < waiter.deadline &&
-        !stop_waiting_) {
-      left.push_back(std::move(waiter));
+  bool changed = false;
+  for (auto& [id, node] : nodes_) {
+    if (node.info.state() == v1::NODE_STATE_DEAD || now < node.lease_end) {
       continue;
     }
-    absl::StatusOr<v1::ActorInfo> result =
-        absl::NotFoundError("the head forgot this actor");
-    if (actor != nullptr) result = actor->info;
-    due.push_back([done = std::move(waiter.done),
-                   result = std::move(result)]() { done(result); });
+    LoseNode(&node, absl::StrCat("no sign of life for ",
+                                 absl::FormatDuration(options_.lease)));
+    changed = true;
   }
-  waiters_.swap(left);
-  return due;
+  for (auto& [id, job] : jobs_) {
+    if (now >= job.grace_end) {
+      EndJob(&job, v1::JOB_STATE_FAILED, "its driver vanished");
+    }
+  }
+  for (const std::string& id : std::deque<std::string>(queue_)) {
+    Actor* actor = FindActor(id);
+    if (actor == nullptr || !IsLive(actor->info) ||
+        now < actor->infeasible_since + options_.infeasible_timeout) {
+      continue;
+    }
+    MarkDead(actor, absl::StrCat("cannot be placed: it asks for ",
+                                 actor->request.ToString(), ", but ",
+                                 DescribeNodes()));
+    changed = true;
+  }
+  if (changed) Schedule();
+  ForgetNodesAndJobs();
+  for (WaitList::Answer& answer : actor_waiters_.TakeExpired(now)) answer();
 }
 
 void ClusterState::StopWaiting() {
-  Deferred deferred;
-  {
-    absl::MutexLock lock(&mu_);
-    stop_waiting_ = true;
-    deferred = DueWaiters();
-  }
-  for (auto& run : deferred) run();
+  Turn turn(this);
+  stop_waiting_ = true;
+  for (WaitList::Answer& answer : actor_waiters_.TakeAll()) answer();
 }
 
 v1::GetClusterStateResponse ClusterState::Snapshot() const {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,10 +26,15 @@
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_records.h"
 #include "runtime/head/resources.h"
+#include "runtime/head/wait_list.h"
 
 namespace miniray {
 
-// Thread-safe.
+// Thread-safe. Every operation is a Turn: it changes the tables under the lock,
+// and what is to leave the head because of it (answers, orders to nodes) leaves
+// in order, without the lock, once the change is on disk. Several threads'
+// turns may be written together, by one of them; an operation may therefore
+// return before its answer has left.
 class ClusterState {
  public:
   struct Options {
@@ -36,20 +42,25 @@ class ClusterState {
     absl::Duration driver_grace = absl::Seconds(2);
     absl::Duration infeasible_timeout = absl::Seconds(30);
     std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
+    // Told when an actor is dead for good.
+    std::function<void(const std::string& actor_id)> actor_ended;
   };
   // A session is told apart by its address: a stream that broke late must not
   // end the one that replaced it.
   using Session = const void*;
   using ActorCallback = std::function<void(absl::StatusOr<v1::ActorInfo>)>;
+  using StatusCallback = std::function<void(absl::Status)>;
 
   explicit ClusterState(Options options) : options_(std::move(options)) {}
+  ~ClusterState();
 
   // --- Worker daemons.
 
   // Adds the node, or takes it back after a break: actors that the head
-  // believes there but the daemon does not list have died; those that the
-  // daemon lists but the head has given up are ordered to stop. Errors:
-  // FAILED_PRECONDITION, the node was given up. INVALID_ARGUMENT.
+  // believes there but the daemon does not list have died, or are started if
+  // the order to start them got lost; those that the daemon lists but the head
+  // has given up are ordered to stop. Errors: FAILED_PRECONDITION, the node was
+  // given up. INVALID_ARGUMENT.
   absl::Status RegisterNode(const v1::RegisterNode& request,
                             std::shared_ptr<NodeLink> link);
   void NodeDisconnected(const std::string& node_id, const NodeLink* link);
@@ -62,21 +73,30 @@ class ClusterState {
   // --- Drivers.
 
   // Opens the job, or takes the driver back after a break. An ended job's id
-  // may be used again. Errors: ALREADY_EXISTS, another driver runs this job.
+  // may be used again. The link is sent `registered`. Errors: ALREADY_EXISTS,
+  // another driver runs this job.
   absl::Status RegisterDriver(const v1::RegisterDriver& request,
-                              Session session);
+                              Session session,
+                              std::shared_ptr<DriverLink> link = nullptr);
+  // Ends the link once what it changed is on disk.
   void DriverLeft(const std::string& job_id, Session session);
   void DriverDisconnected(const std::string& job_id, Session session);
 
   // --- Actors.
 
   // Errors: ALREADY_EXISTS, INVALID_ARGUMENT, FAILED_PRECONDITION (the job has
-  // ended).
-  absl::StatusOr<v1::ActorInfo> CreateActor(const v1::ActorSpec& spec);
-  // Runs `done` now, or when the record is new enough or the time is up;
-  // outside the lock.
+  // ended), RESOURCE_EXHAUSTED (the disk is full).
+  void CreateActor(const v1::ActorSpec& spec, ActorCallback done);
+  // Answers when the record is new enough or the time is up.
   void GetActor(const v1::GetActorRequest& request, ActorCallback done);
-  absl::Status KillActor(const std::string& actor_id, bool no_restart);
+  // Errors: NOT_FOUND.
+  void KillActor(const std::string& actor_id, bool no_restart,
+                 StatusCallback done);
+
+  // OK if this is the actor's present process, as far as the head knows.
+  // Errors: FAILED_PRECONDITION, NOT_FOUND.
+  absl::Status CheckPresent(const std::string& actor_id,
+                            int32_t incarnation) const;
 
   v1::GetClusterStateResponse Snapshot() const;
 
@@ -90,22 +110,64 @@ class ClusterState {
   using Node = NodeRecord;
   using Actor = ActorRecord;
   using Job = JobRecord;
-  struct Waiter {
-    std::string actor_id;
-    int64_t min_version;
-    absl::Time deadline;
-    ActorCallback done;
+
+  // Holds the lock; what was gathered meanwhile leaves at its end.
+  class Turn {
+   public:
+    explicit Turn(ClusterState* state) ABSL_NO_THREAD_SAFETY_ANALYSIS
+        : state_(state) {
+      state_->mu_.Lock();
+    }
+    ~Turn() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      state_->Settle();
+      state_->mu_.Unlock();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    ClusterState* const state_;
   };
-  // Callbacks to run once the lock is released.
-  using Deferred = std::vector<std::function<void()>>;
+
+  // What leaves the head at the end of a turn.
+  struct Effect {
+    std::function<void()> run;
+    // The actor whose creation it depends on, if that is not on disk yet, and
+    // what to do instead of `run` if it cannot be written. May be empty.
+    std::string creation;
+    std::function<void(const absl::Status&)> failed;
+  };
+
+  // Lets the effects leave, unless another thread is at it, which takes them
+  // along. Releases and takes the lock.
+  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Queue an effect.
+  void Reply(std::function<void()> reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReplyActor(const Actor& actor, ActorCallback done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Send(const Node& node, v1::NodeCommand command)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // To the actor's node. Nothing while that is cut off.
+  void SendStart(const Actor& actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendStop(const Actor& actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Schedule() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Node* PickNode(const ResourceSet& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Feasible(const ResourceSet& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string DescribeNodes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Touch(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeResources(Actor* actor, Node* node)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleaseResources(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Adds the actor to the tables and the queue, or finds the one that is there.
+  absl::StatusOr<const Actor*> Admit(const v1::ActorSpec& spec,
+                                     const ResourceSet& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The record has changed: it gets a new version.
+  void Touch(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ActorUp(Actor* actor, const std::string& address, int64_t pid)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ActorDied(Actor* actor, const std::string& cause, bool may_restart)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkDead(Actor* actor, const std::string& cause)
@@ -120,15 +182,14 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndJob(Job* job, v1::JobState state, const std::string& cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Actor* FindActor(const std::string& actor_id)
+  Actor* FindActor(const std::string& actor_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Actor* FindByName(const std::string& name, const std::string& space)
+  Actor* FindByName(const std::string& name, const std::string& space) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes out the waiters that are due.
-  Deferred DueWaiters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeExit(const std::string& node_id, const v1::ActorExited& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Drop the oldest records of what has ended.
+  void ForgetActors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetNodesAndJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
@@ -142,12 +203,21 @@ class ClusterState {
   std::map<std::pair<std::string, std::string>, std::string> names_
       ABSL_GUARDED_BY(mu_);
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mu_);
-  std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mu_);
-  bool stop_waiting_ ABSL_GUARDED_BY(mu_) = false;
+  // By job: living actors that end with it.
+  std::map<std::string, std::set<std::string>> job_actors_ ABSL_GUARDED_BY(mu_);
   // Dead actors in the order of their death, for forgetting the oldest.
   std::deque<std::string> graveyard_ ABSL_GUARDED_BY(mu_);
   std::deque<std::string> dead_nodes_ ABSL_GUARDED_BY(mu_);
   std::deque<std::string> ended_jobs_ ABSL_GUARDED_BY(mu_);
+
+  WaitList actor_waiters_ ABSL_GUARDED_BY(mu_);
+  bool stop_waiting_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Of the turn that goes on.
+  std::set<std::string> touched_actors_ ABSL_GUARDED_BY(mu_);
+  // In order; not left yet.
+  std::vector<Effect> effects_ ABSL_GUARDED_BY(mu_);
+  bool settling_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace miniray

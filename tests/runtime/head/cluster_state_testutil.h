@@ -33,6 +33,23 @@ class FakeLink : public NodeLink {
   std::vector<v1::NodeCommand> sent;
 };
 
+// ClusterState whose answers come at once, as they do in one thread.
+class DirectClusterState : public ClusterState {
+ public:
+  using ClusterState::ClusterState;
+  absl::StatusOr<v1::ActorInfo> CreateActor(const v1::ActorSpec& spec) {
+    absl::StatusOr<v1::ActorInfo> result = absl::UnknownError("no answer");
+    ClusterState::CreateActor(spec, [&](auto info) { result = info; });
+    return result;
+  }
+  absl::Status KillActor(const std::string& actor_id, bool no_restart) {
+    absl::Status result = absl::UnknownError("no answer");
+    ClusterState::KillActor(actor_id, no_restart,
+                            [&](absl::Status status) { result = status; });
+    return result;
+  }
+};
+
 class ClusterStateTest : public ::testing::Test {
  protected:
   static constexpr absl::Duration kLease = absl::Seconds(10);
@@ -83,10 +100,10 @@ class ClusterStateTest : public ::testing::Test {
                                            const std::string& space = "");
 
   absl::Time now_ = absl::FromUnixSeconds(1700000000);
-  ClusterState state_{{.lease = kLease,
-                       .driver_grace = kGrace,
-                       .infeasible_timeout = kInfeasible,
-                       .clock = [this] { return now_; }}};
+  DirectClusterState state_{{.lease = kLease,
+                             .driver_grace = kGrace,
+                             .infeasible_timeout = kInfeasible,
+                             .clock = [this] { return now_; }}};
 
  private:
   int next_session_[64] = {};

@@ -333,7 +333,8 @@ TEST_F(GetActorTest, CallbacksRunOutsideTheLock) {
   bool called = false;
   state_.GetActor(request, [&](absl::StatusOr<v1::ActorInfo>) {
     EXPECT_EQ(state_.Snapshot().actors_size(), 1);
-    EXPECT_THAT(state_.KillActor("a", true), IsOk());
+    state_.ClusterState::KillActor(
+        "a", true, [&](absl::Status status) { EXPECT_THAT(status, IsOk()); });
     called = true;
   });
   ASSERT_THAT(state_.KillActor("a", true), IsOk());

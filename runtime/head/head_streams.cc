@@ -1,0 +1,219 @@
+#include "runtime/head/head_streams.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "runtime/base/files.h"
+#include "runtime/head/stream_link.h"
+#include "runtime/rpc/grpc_status.h"
+
+namespace miniray {
+namespace {
+
+// One worker daemon's stream. gRPC owns the reactor until OnDone; ClusterState
+// holds the link, which outlives it.
+class NodeStream
+    : public grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand> {
+ public:
+  class Link : public NodeLink {
+   public:
+    explicit Link(NodeStream* stream) : out(stream) {}
+    void Send(v1::NodeCommand command) override {
+      out.Push(std::move(command));
+    }
+    StreamLink<NodeStream, v1::NodeCommand> out;
+  };
+
+  explicit NodeStream(ClusterState* state)
+      : state_(state), link_(std::make_shared<Link>(this)) {
+    StartRead(&message_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      if (!node_id_.empty()) state_->NodeDisconnected(node_id_, link_.get());
+      return link_->out.End(grpc::Status::OK);
+    }
+    if (message_.has_register_node()) {
+      const absl::Status status =
+          state_->RegisterNode(message_.register_node(), link_);
+      if (!status.ok()) return link_->out.End(ToGrpcStatus(status));
+      node_id_ = message_.register_node().node_id();
+    } else if (node_id_.empty()) {
+      return link_->out.End(
+          grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                       "the first message must be register_node"));
+    } else if (message_.has_actor_started()) {
+      state_->ActorStarted(node_id_, message_.actor_started());
+    } else if (message_.has_actor_exited()) {
+      state_->ActorExited(node_id_, message_.actor_exited());
+    } else if (message_.has_leaving()) {
+      state_->NodeLeft(node_id_);
+    }
+    StartRead(&message_);
+  }
+
+  void OnWriteDone(bool ok) override { link_->out.Written(ok); }
+  void OnDone() override { delete this; }
+
+ private:
+  ClusterState* const state_;
+  const std::shared_ptr<Link> link_;
+  v1::NodeMessage message_;
+  std::string node_id_;
+};
+
+class DriverStream
+    : public grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent> {
+ public:
+  class Link : public DriverLink {
+   public:
+    explicit Link(DriverStream* stream) : out(stream) {}
+    void Send(v1::DriverEvent event) override { out.Push(std::move(event)); }
+    void End() override { out.End(grpc::Status::OK, /*drain=*/true); }
+    StreamLink<DriverStream, v1::DriverEvent> out;
+  };
+
+  explicit DriverStream(ClusterState* state)
+      : state_(state), link_(std::make_shared<Link>(this)) {
+    StartRead(&message_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      if (!job_id_.empty()) state_->DriverDisconnected(job_id_, link_.get());
+      return link_->out.End(grpc::Status::OK);
+    }
+    if (message_.has_register_driver() && job_id_.empty() &&
+        !message_.register_driver().job_id().empty()) {
+      const absl::Status status = state_->RegisterDriver(
+          message_.register_driver(), link_.get(), link_);
+      if (!status.ok()) return link_->out.End(ToGrpcStatus(status));
+      job_id_ = message_.register_driver().job_id();
+    } else if (message_.has_leaving() && !job_id_.empty()) {
+      state_->DriverLeft(job_id_, link_.get());
+    }
+    StartRead(&message_);
+  }
+
+  void OnWriteDone(bool ok) override { link_->out.Written(ok); }
+  void OnDone() override { delete this; }
+
+ private:
+  ClusterState* const state_;
+  const std::shared_ptr<Link> link_;
+  v1::DriverMessage message_;
+  std::string job_id_;
+};
+
+class PackageUpload : public grpc::ServerReadReactor<v1::PackageChunk> {
+ public:
+  explicit PackageUpload(PackageStore* packages) : packages_(packages) {
+    StartRead(&chunk_);
+  }
+
+  void OnReadDone(bool ok) override {
+    absl::Status status;
+    if (!ok) {
+      status = writer_ == nullptr ? absl::InvalidArgumentError("no package")
+                                  : writer_->Commit();
+      return Finish(ToGrpcStatus(status));
+    }
+    if (writer_ == nullptr) {
+      auto writer = packages_->Write(chunk_.package_id());
+      if (!writer.ok()) return Finish(ToGrpcStatus(writer.status()));
+      writer_ = *std::move(writer);
+    }
+    status = writer_->Append(chunk_.data());
+    if (!status.ok()) return Finish(ToGrpcStatus(status));
+    StartRead(&chunk_);
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  PackageStore* const packages_;
+  std::unique_ptr<PackageStore::Writer> writer_;
+  v1::PackageChunk chunk_;
+};
+
+class PackageDownload : public grpc::ServerWriteReactor<v1::PackageChunk> {
+ public:
+  PackageDownload(ScopedFd fd, const std::string& package_id, int64_t total)
+      : fd_(std::move(fd)) {
+    chunk_.set_package_id(package_id);
+    chunk_.set_total_bytes(total);
+    Next();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) {
+      return Finish(
+          grpc::Status(grpc::StatusCode::UNAVAILABLE, "the node went away"));
+    }
+    Next();
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  void Next() {
+    std::string* data = chunk_.mutable_data();
+    data->resize(kPackageChunkBytes);
+    ssize_t n;
+    do {
+      n = read(fd_.get(), data->data(), data->size());
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+      return Finish(ToGrpcStatus(ErrnoStatus(errno, "read the package")));
+    }
+    if (n == 0) return Finish(grpc::Status::OK);
+    data->resize(static_cast<size_t>(n));
+    StartWrite(&chunk_);
+  }
+
+  ScopedFd fd_;
+  v1::PackageChunk chunk_;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* NewNodeStream(
+    ClusterState* state) {
+  return new NodeStream(state);
+}
+
+grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* NewDriverStream(
+    ClusterState* state) {
+  return new DriverStream(state);
+}
+
+grpc::ServerReadReactor<v1::PackageChunk>* NewPackageUpload(
+    PackageStore* packages) {
+  return new PackageUpload(packages);
+}
+
+grpc::ServerWriteReactor<v1::PackageChunk>* NewPackageDownload(
+    PackageStore* packages, const std::string& package_id) {
+  absl::Status status;
+  if (packages->Has(package_id)) {
+    ScopedFd fd(
+        open(packages->PathOf(package_id).c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat st;
+    if (fd.valid() && fstat(fd.get(), &st) == 0) {
+      return new PackageDownload(std::move(fd), package_id, st.st_size);
+    }
+    status = ErrnoStatus(errno, "open the package");
+  } else {
+    status = absl::NotFoundError("the head does not have package " +
+                                 package_id);
+  }
+  return new RefusedStream<grpc::ServerWriteReactor<v1::PackageChunk>>(status);
+}
+
+}  // namespace miniray
