@@ -210,8 +210,8 @@ grpc::ServerWriteReactor<v1::PackageChunk>* NewPackageDownload(
     }
     status = ErrnoStatus(errno, "open the package");
   } else {
-    status = absl::NotFoundError("the head does not have package " +
-                                 package_id);
+    status =
+        absl::NotFoundError("the head does not have package " + package_id);
   }
   return new RefusedStream<grpc::ServerWriteReactor<v1::PackageChunk>>(status);
 }
