@@ -13,6 +13,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/head/actor_state_store.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
 #include "runtime/head/package_store.h"
@@ -27,11 +28,18 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 class HeadServerImpl : public HeadServer {
  public:
   explicit HeadServerImpl(const Options& options)
-      : state_({.lease = options.lease,
-                .driver_grace = options.driver_grace,
-                .infeasible_timeout = options.infeasible_timeout}),
+      : state_(
+            {.lease = options.lease,
+             .driver_grace = options.driver_grace,
+             .infeasible_timeout = options.infeasible_timeout,
+             .actor_ended =
+                 [this](const std::string& id) { actor_states_.Remove(id); }}),
         packages_(options.session_dir + "/packages"),
-        service_(&state_, &packages_, options.token) {}
+        actor_states_(options.session_dir + "/states", options.max_state_bytes,
+                      [this](const std::string& id, int32_t incarnation) {
+                        return state_.CheckPresent(id, incarnation);
+                      }),
+        service_(&state_, &packages_, &actor_states_, options.token) {}
 
   ~HeadServerImpl() override { Shutdown(); }
 
@@ -74,6 +82,7 @@ class HeadServerImpl : public HeadServer {
  private:
   ClusterState state_;
   PackageStore packages_;
+  ActorStateStore actor_states_;
   HeadService service_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -3,6 +3,7 @@
 #ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVER_H_
 #define MINIRAY_RUNTIME_HEAD_HEAD_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -20,7 +21,7 @@ class HeadServer {
     int port = 0;                    // 0: one that is free.
     // Every RPC must carry it. May be empty only on a loopback address.
     std::string token;
-    // Folder for packages; created if missing.
+    // Folder for packages and for what actors save; created if missing.
     std::string session_dir;
     // A node that is silent for so long is lost, with its actors.
     absl::Duration lease = absl::Seconds(10);
@@ -29,6 +30,8 @@ class HeadServer {
     absl::Duration driver_grace = absl::Seconds(2);
     // An actor that no node could hold even when idle fails after this time.
     absl::Duration infeasible_timeout = absl::Seconds(30);
+    // Of one actor that keeps state (SaveActorState).
+    int64_t max_state_bytes = int64_t{256} << 20;
   };
 
   // Errors: UNAVAILABLE, the port is in use. FAILED_PRECONDITION, no token on

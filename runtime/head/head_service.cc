@@ -118,6 +118,32 @@ grpc::ServerUnaryReactor* HeadService::KillActor(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* HeadService::SaveActorState(
+    grpc::CallbackServerContext* context,
+    const v1::SaveActorStateRequest* request,
+    v1::SaveActorStateResponse* response) {
+  absl::Status status = CheckToken(*context, token_);
+  if (status.ok()) {
+    status = actor_states_->Save(request->actor_id(), request->incarnation(),
+                                 request->state());
+  }
+  return Finish(context, status);
+}
+
+grpc::ServerUnaryReactor* HeadService::LoadActorState(
+    grpc::CallbackServerContext* context,
+    const v1::LoadActorStateRequest* request,
+    v1::LoadActorStateResponse* response) {
+  absl::Status status = CheckToken(*context, token_);
+  if (status.ok()) {
+    absl::StatusOr<std::string> state =
+        actor_states_->Load(request->actor_id(), request->incarnation());
+    status = state.status();
+    if (state.ok()) response->set_state(*std::move(state));
+  }
+  return Finish(context, status);
+}
+
 grpc::ServerUnaryReactor* HeadService::GetClusterState(
     grpc::CallbackServerContext* context,
     const v1::GetClusterStateRequest* request,

@@ -1,5 +1,5 @@
 // proto/head.proto's service: checks the token, and passes calls on to
-// ClusterState and PackageStore.
+// ClusterState, PackageStore and ActorStateStore.
 
 #ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
 #define MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
@@ -8,16 +8,21 @@
 #include <utility>
 
 #include "proto/head.grpc.pb.h"
+#include "runtime/head/actor_state_store.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/package_store.h"
 
 namespace miniray {
 
-// Thread-safe. `state` and `packages` outlive it.
+// Thread-safe. What it is given outlives it.
 class HeadService : public v1::Head::CallbackService {
  public:
-  HeadService(ClusterState* state, PackageStore* packages, std::string token)
-      : state_(state), packages_(packages), token_(std::move(token)) {}
+  HeadService(ClusterState* state, PackageStore* packages,
+              ActorStateStore* actor_states, std::string token)
+      : state_(state),
+        packages_(packages),
+        actor_states_(actor_states),
+        token_(std::move(token)) {}
 
   grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* AttachNode(
       grpc::CallbackServerContext* context) override;
@@ -47,6 +52,14 @@ class HeadService : public v1::Head::CallbackService {
   grpc::ServerUnaryReactor* KillActor(grpc::CallbackServerContext* context,
                                       const v1::KillActorRequest* request,
                                       v1::KillActorResponse* response) override;
+  grpc::ServerUnaryReactor* SaveActorState(
+      grpc::CallbackServerContext* context,
+      const v1::SaveActorStateRequest* request,
+      v1::SaveActorStateResponse* response) override;
+  grpc::ServerUnaryReactor* LoadActorState(
+      grpc::CallbackServerContext* context,
+      const v1::LoadActorStateRequest* request,
+      v1::LoadActorStateResponse* response) override;
   grpc::ServerUnaryReactor* GetClusterState(
       grpc::CallbackServerContext* context,
       const v1::GetClusterStateRequest* request,
@@ -55,6 +68,7 @@ class HeadService : public v1::Head::CallbackService {
  private:
   ClusterState* const state_;
   PackageStore* const packages_;
+  ActorStateStore* const actor_states_;
   const std::string token_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -29,6 +30,16 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
 MATCHER(IsOk, negation ? "is an error" : "is OK") {
   *result_listener << internal_testing::StatusOf(arg).ToString();
   return arg.ok();
+}
+
+// Of a StatusOr.
+MATCHER_P(IsOkAndHolds, value,
+          absl::StrCat("is OK and is ", ::testing::PrintToString(value))) {
+  if (!arg.ok()) {
+    *result_listener << arg.status();
+    return false;
+  }
+  return *arg == value;
 }
 
 MATCHER_P(StatusIs, code, "has the code " + absl::StatusCodeToString(code)) {
