@@ -159,40 +159,6 @@ absl::Status AppendFile(int archive, const std::string& path, int64_t size) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ArchiveSummary> Pack(const std::string& folder, int archive,
-                                    const ArchiveLimits& limits) {
-  MR_ASSIGN_OR_RETURN(const std::vector<Found> found,
-                      ListFolder(folder, limits));
-  ArchiveSummary summary;
-  v1::ArchiveRecord record;
-  record.mutable_header()->set_version(kVersion);
-  MR_RETURN_IF_ERROR(Append(archive, record));
-  for (const Found& item : found) {
-    const std::string path = absl::StrCat(folder, "/", item.path);
-    v1::ArchiveEntry* entry = record.mutable_entry();
-    entry->Clear();
-    entry->set_path(item.path);
-    entry->set_kind(item.kind);
-    entry->set_size(item.size);
-    if (item.kind == v1::ArchiveEntry::KIND_SYMLINK) {
-      std::error_code error;
-      entry->set_target(std::filesystem::read_symlink(path, error).string());
-      if (error) return ErrnoStatus(error.value(), absl::StrCat("read ", path));
-    } else {
-      entry->set_mode(item.mode);
-    }
-    MR_RETURN_IF_ERROR(Append(archive, record));
-    if (item.kind == v1::ArchiveEntry::KIND_FILE) {
-      MR_RETURN_IF_ERROR(AppendFile(archive, path, item.size));
-    }
-    summary.bytes += item.size;
-    ++summary.entries;
-  }
-  record.mutable_end()->set_entries(summary.entries);
-  MR_RETURN_IF_ERROR(Append(archive, record));
-  return summary;
-}
-
 // Reads an archive's records one by one.
 class Reader {
  public:
@@ -345,12 +311,47 @@ class Unpacker {
 }  // namespace
 
 absl::StatusOr<ArchiveSummary> PackFolder(const std::string& folder,
+                                          int archive,
+                                          const ArchiveLimits& limits) {
+  MR_ASSIGN_OR_RETURN(const std::vector<Found> found,
+                      ListFolder(folder, limits));
+  ArchiveSummary summary;
+  v1::ArchiveRecord record;
+  record.mutable_header()->set_version(kVersion);
+  MR_RETURN_IF_ERROR(Append(archive, record));
+  for (const Found& item : found) {
+    const std::string path = absl::StrCat(folder, "/", item.path);
+    v1::ArchiveEntry* entry = record.mutable_entry();
+    entry->Clear();
+    entry->set_path(item.path);
+    entry->set_kind(item.kind);
+    entry->set_size(item.size);
+    if (item.kind == v1::ArchiveEntry::KIND_SYMLINK) {
+      std::error_code error;
+      entry->set_target(std::filesystem::read_symlink(path, error).string());
+      if (error) return ErrnoStatus(error.value(), absl::StrCat("read ", path));
+    } else {
+      entry->set_mode(item.mode);
+    }
+    MR_RETURN_IF_ERROR(Append(archive, record));
+    if (item.kind == v1::ArchiveEntry::KIND_FILE) {
+      MR_RETURN_IF_ERROR(AppendFile(archive, path, item.size));
+    }
+    summary.bytes += item.size;
+    ++summary.entries;
+  }
+  record.mutable_end()->set_entries(summary.entries);
+  MR_RETURN_IF_ERROR(Append(archive, record));
+  return summary;
+}
+
+absl::StatusOr<ArchiveSummary> PackFolder(const std::string& folder,
                                           const std::string& archive,
                                           const ArchiveLimits& limits) {
   ScopedFd fd(
       open(archive.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", archive));
-  absl::StatusOr<ArchiveSummary> summary = Pack(folder, fd.get(), limits);
+  absl::StatusOr<ArchiveSummary> summary = PackFolder(folder, fd.get(), limits);
   if (close(fd.release()) != 0 && summary.ok()) {
     summary = ErrnoStatus(errno, absl::StrCat("write ", archive));
   }

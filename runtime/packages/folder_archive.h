@@ -22,10 +22,14 @@ struct ArchiveSummary {
   int64_t entries = 0;  // Files, folders and symbolic links.
 };
 
-// Writes `folder` to the new file `archive`, without what is called ".git".
+// Writes `folder` to the empty file `archive`, without what is called ".git".
 // Symbolic links are kept as such; sockets, pipes and devices are left out.
 // Errors: RESOURCE_EXHAUSTED, beyond the limits (names the largest files).
 // NOT_FOUND, no such folder. ABORTED, a file changed meanwhile.
+absl::StatusOr<ArchiveSummary> PackFolder(const std::string& folder,
+                                          int archive,
+                                          const ArchiveLimits& limits = {});
+// The same for a new file; on failure nothing of it is left.
 absl::StatusOr<ArchiveSummary> PackFolder(const std::string& folder,
                                           const std::string& archive,
                                           const ArchiveLimits& limits = {});

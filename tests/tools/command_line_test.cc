@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/start_options.h"
+#include "tools/cli/submit_options.h"
 #include "tools/cli/verbs.h"
 
 namespace miniray::cli {
@@ -70,6 +71,39 @@ TEST_F(CommandLineTest, ForwardsWhatWasGiven) {
       ElementsAre("--num_cpus=2", "--resources=a=1,b=2", "--head=true"));
 }
 
+absl::StatusOr<SubmitOptions> ReadSubmit(const std::vector<std::string>& args) {
+  const absl::FlagSaver saver;
+  const auto line = ParseCommandLine(args, Verbs());
+  if (!line.ok()) return line.status();
+  return ReadSubmitOptions(*line);
+}
+
+TEST_F(CommandLineTest, WhatFollowsTwoDashesIsTheCommand) {
+  const auto options = ReadSubmit(
+      {"submit", "--env", "A=1", "--num_cpus=2", "--env=B=x=y", "--no_wait",
+       "--resources", "slot=1", "--job-id=j.1", "--working_dir=/d", "--",
+       "./trainer", "--help", "--num_cpus=7", "--"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_THAT(options->spec.command(),
+              ElementsAre("./trainer", "--help", "--num_cpus=7", "--"));
+  EXPECT_THAT(options->spec.env(),
+              UnorderedElementsAre(Pair("A", "1"), Pair("B", "x=y")));
+  EXPECT_THAT(options->spec.resources().quantity(),
+              UnorderedElementsAre(Pair("CPU", 2), Pair("slot", 1)));
+  EXPECT_EQ(options->spec.job_id(), "j.1");
+  EXPECT_EQ(options->working_dir, "/d");
+  EXPECT_EQ(options->max_folder_bytes, 500 << 20);
+  EXPECT_FALSE(options->wait);
+}
+
+TEST_F(CommandLineTest, SubmittedJobsTakeNothingByDefault) {
+  const auto options = ReadSubmit({"submit", "--", "x"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(options->spec.resources().quantity().empty());
+  EXPECT_TRUE(options->wait);
+  EXPECT_NE(options->spec.job_id(), "");
+}
+
 TEST_F(CommandLineTest, HelpNamesEveryFlag) {
   for (const Verb& verb : Verbs()) {
     for (const std::string& flag : verb.flags) {
@@ -78,6 +112,9 @@ TEST_F(CommandLineTest, HelpNamesEveryFlag) {
     }
     for (const std::string& flag : verb.hidden_flags) {
       EXPECT_NE(absl::FindCommandLineFlag(flag), nullptr) << flag;
+    }
+    for (const std::string& flag : verb.repeated_flags) {
+      EXPECT_THAT(verb.help, HasSubstr("--" + flag)) << verb.name;
     }
   }
 }

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(StatusTableTest, EmptyCluster) {
-  EXPECT_EQ(FormatClusterState({}, "127.0.0.1:6380"),
+  EXPECT_EQ(FormatClusterState({}, "127.0.0.1:6380", false),
             "Head: 127.0.0.1:6380\n\nNodes: 0\n\nActors: 0\n\nJobs: 0\n");
 }
 
@@ -55,7 +55,7 @@ TEST(StatusTableTest, Tables) {
   job->set_state(v1::JOB_STATE_RUNNING);
 
   EXPECT_EQ(
-      FormatClusterState(state, "a:1"),
+      FormatClusterState(state, "a:1", false),
       "Head: a:1 (Mini-Ray 1.2)\n"
       "\n"
       "Nodes: 2\n"
@@ -72,8 +72,36 @@ TEST(StatusTableTest, Tables) {
       "  Counter  -     pending  -       -    0         waits for 8 CPU\n"
       "\n"
       "Jobs: 1\n"
-      "  ID     PROGRAM  STATE    HOST  PID  START  END\n"
-      "  job-1  train    running  -     -    -      -\n");
+      "  ID     PROGRAM  STATE    HOST  PID  START  END  CAUSE\n"
+      "  job-1  train    running  -     -    -      -    -\n");
+}
+
+TEST(StatusTableTest, TheDeadOnlyWhereTheyAreWanted) {
+  v1::GetClusterStateResponse state;
+  v1::ActorInfo* actor = state.add_actors();
+  actor->set_class_name("Gone");
+  actor->set_state(v1::ACTOR_STATE_DEAD);
+  v1::PlacementGroupInfo* group = state.add_placement_groups();
+  group->set_placement_group_id("pg-1");
+  group->set_state(v1::PLACEMENT_GROUP_STATE_REMOVED);
+  group = state.add_placement_groups();
+  group->set_placement_group_id("pg-2");
+  group->set_strategy(v1::PLACEMENT_STRATEGY_STRICT_PACK);
+  group->set_state(v1::PLACEMENT_GROUP_STATE_PENDING);
+  group->set_cause("waits");
+  group->add_bundles();
+  const std::string text = FormatClusterState(state, "a:1", false);
+  EXPECT_THAT(text, Not(HasSubstr("Gone")));
+  EXPECT_THAT(text, HasSubstr("Actors: 0\n  and 1 dead: see them with --all"));
+  EXPECT_THAT(text, Not(HasSubstr("pg-1")));
+  EXPECT_THAT(
+      text,
+      EndsWith("Placement groups: 1\n"
+               "  ID    NAME  STRATEGY     STATE    BUNDLES  JOB  CAUSE\n"
+               "  pg-2  -     strict_pack  pending  1        -    waits\n"));
+  const std::string all = FormatClusterState(state, "a:1", true);
+  EXPECT_THAT(all, HasSubstr("Gone"));
+  EXPECT_THAT(all, HasSubstr("pg-1"));
 }
 
 TEST(StatusTableTest, WhatUsersWriteStaysInItsLine) {
@@ -81,7 +109,7 @@ TEST(StatusTableTest, WhatUsersWriteStaysInItsLine) {
   v1::ActorInfo* actor = state.add_actors();
   actor->set_name("\x1b[31mred");
   actor->set_cause("  first\nsecond\r\n");
-  const std::string text = FormatClusterState(state, "a:1");
+  const std::string text = FormatClusterState(state, "a:1", false);
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("first second\n"));
 }
@@ -90,7 +118,7 @@ TEST(StatusTableTest, CharactersOfManyBytesTakeOnePlace) {
   v1::GetClusterStateResponse state;
   state.add_actors()->set_class_name("Zähler");
   state.add_actors()->set_class_name("Number");
-  const std::string text = FormatClusterState(state, "a:1");
+  const std::string text = FormatClusterState(state, "a:1", false);
   EXPECT_THAT(text, HasSubstr("  Zähler  -     "));
   EXPECT_THAT(text, HasSubstr("  Number  -     "));
 }

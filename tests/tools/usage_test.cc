@@ -42,7 +42,7 @@ TEST_P(MistakeTest, IsOneClearLineAndLeavesNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Usage, MistakeTest,
     ::testing::ValuesIn(std::vector<Mistake>{
-        {{}, "start, status, stop"},
+        {{}, "start, status, submit, job, list, logs, timeline, stop"},
         {{"begin"}, "unknown command 'begin'"},
         {{"--head"}, "unknown command '--head'"},
         {{"start"}, "--head"},
@@ -83,6 +83,34 @@ INSTANTIATE_TEST_SUITE_P(
         {{"make-certs"}, "--tls_dir DIR"},
         {{"make-certs", "--tls_dir=/dev/null", "--days=0"}, "[1, 36500]"},
         {{"stop", "--all"}, "unknown flag '--all'"},
+        {{"status", "--timeout=0"}, "--timeout=0: expected seconds"},
+        {{"status", "--timeout=soon"}, "expected a number"},
+        {{"submit"}, "say what to run, behind --"},
+        {{"submit", "--"}, "say what to run, behind --"},
+        {{"submit", "./x"}, "unexpected argument './x'"},
+        {{"submit", "--env=A", "--", "x"}, "--env=A: expected NAME=VALUE"},
+        {{"submit", "--env", "--", "x"}, "--env needs a value"},
+        {{"submit", "--job_id=a/b", "--", "x"}, "cannot name a job"},
+        {{"submit", "--num_cpus=-1", "--", "x"}, "--num_cpus=-1"},
+        {{"submit", "--no_wait", "--timeout=5", "--", "x"}, "goes with --wait"},
+        {{"submit", "--max_folder_bytes=5", "--", "x"}, "--working_dir"},
+        {{"submit", "--address=here", "--", "x"}, "HOST:PORT"},
+        {{"job"}, "job list, job status, job logs or job stop"},
+        {{"job", "begin"}, "unknown command 'job begin'"},
+        {{"job", "status"}, "say which job: miniray job status JOB"},
+        {{"job", "list", "x"}, "unexpected argument 'x'"},
+        {{"job", "stop", "x", "y"}, "unexpected argument 'y'"},
+        {{"job", "stop", "x", "--follow"},
+         "--follow does not go with job stop"},
+        {{"job", "logs", "x", "--tail=-1"}, "--tail=-1"},
+        {{"job", "list", "--filter=x"}, "FIELD=VALUE"},
+        {{"list"}, "say what to list"},
+        {{"list", "things"}, "unknown list 'things'"},
+        {{"list", "nodes", "--format=xml"}, "table or json"},
+        {{"list", "nodes", "--filter", "=x"}, "FIELD=VALUE"},
+        {{"logs"}, "say whose"},
+        {{"logs", "x", "--tail=many"}, "expected a whole number"},
+        {{"timeline", "x"}, "unexpected argument 'x'"},
         {{"help", "begin"}, "unknown command 'begin'"},
     }));
 
@@ -94,6 +122,21 @@ INSTANTIATE_TEST_SUITE_P(
          "no head answers at 127.0.0.1:1 (Connection refused)",
          1},
         {{"start", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"submit", "--address=127.0.0.1:1", "--", "/no/such"},
+         "'/no/such' is not a program",
+         1},
+        {{"submit", "--address=127.0.0.1:1", "--", "no-such-program"},
+         "one in this folder is ./no-such-program",
+         1},
+        {{"submit", "--address=127.0.0.1:1", "--", "true"},
+         "no head answers at 127.0.0.1:1",
+         1},
+        {{"job", "list", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"job", "status", "x", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"job", "stop", "x", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"list", "nodes", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"logs", "x", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"timeline", "--address=127.0.0.1:1"}, "no head answers", 1},
         {{"start", "--head", "--host=198.51.100.1", "--port=0",
           "--dashboard_port=-1"},
          "cannot listen on 198.51.100.1",
@@ -116,7 +159,8 @@ INSTANTIATE_TEST_SUITE_P(
 class HelpTest : public CommandTest {};
 
 TEST_F(HelpTest, EveryVerbHasHelpWithExamples) {
-  for (const std::string verb : {"start", "status", "stop", "make-certs"}) {
+  for (const std::string verb : {"start", "status", "submit", "job", "list",
+                                 "logs", "timeline", "stop", "make-certs"}) {
     const CommandResult help = Run({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, HasSubstr("Examples:\n  miniray " + verb));

@@ -17,11 +17,12 @@ namespace miniray::cli {
 namespace {
 
 bool TakesFlag(const Verb& verb, const std::string& name) {
-  return verb.flags.count(name) > 0 || verb.hidden_flags.count(name) > 0;
+  return verb.flags.count(name) > 0 || verb.hidden_flags.count(name) > 0 ||
+         verb.repeated_flags.count(name) > 0;
 }
 
 absl::string_view ExpectedKind(const absl::CommandLineFlag& flag) {
-  if (flag.IsOfType<int>()) return "a whole number";
+  if (flag.IsOfType<int>() || flag.IsOfType<int64_t>()) return "a whole number";
   if (flag.IsOfType<double>()) return "a number";
   if (flag.IsOfType<bool>()) return "true or false";
   return "something else";
@@ -83,6 +84,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(
   CommandLine line;
   line.verb = &*verb;
   for (size_t i = 1; i < args.size(); ++i) {
+    if (args[i] == "--" && verb->takes_command) break;
     if (args[i] == "--help" || args[i] == "-h") {
       line.help = true;
       return line;
@@ -91,16 +93,30 @@ absl::StatusOr<CommandLine> ParseCommandLine(
   const std::string hint =
       absl::StrCat("; see: miniray ", verb->name, " --help");
   for (size_t i = 1; i < args.size(); ++i) {
+    if (args[i] == "--" && verb->takes_command) {
+      line.command.assign(args.begin() + static_cast<ptrdiff_t>(i) + 1,
+                          args.end());
+      break;
+    }
+    if (!absl::StartsWith(args[i], "-") &&
+        line.arguments.size() < verb->max_arguments) {
+      line.arguments.push_back(args[i]);
+      continue;
+    }
     if (!absl::StartsWith(args[i], "--") || args[i].size() == 2) {
       return absl::InvalidArgumentError(
           absl::StrCat("unexpected argument '", args[i], "'", hint));
     }
     Argument argument = SplitArgument(args[i]);
-    if (!TakesFlag(*verb, argument.name) && !argument.value.has_value() &&
-        absl::StartsWith(argument.name, "no") &&
-        TakesFlag(*verb, argument.name.substr(2)) &&
-        IsBool(argument.name.substr(2))) {
-      argument = {argument.name.substr(2), "false"};
+    for (const absl::string_view no : {"no", "no_"}) {
+      if (TakesFlag(*verb, argument.name) || argument.value.has_value() ||
+          !absl::StartsWith(argument.name, no)) {
+        continue;
+      }
+      const std::string positive = argument.name.substr(no.size());
+      if (TakesFlag(*verb, positive) && IsBool(positive)) {
+        argument = {positive, "false"};
+      }
     }
     if (!TakesFlag(*verb, argument.name)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -116,6 +132,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(
             absl::StrCat("--", argument.name, " needs a value", hint));
       }
       argument.value = args[++i];
+    }
+    if (verb->repeated_flags.count(argument.name) > 0) {
+      line.repeated[argument.name].push_back(*argument.value);
+      continue;
     }
     MR_RETURN_IF_ERROR(SetFlag(argument.name, *argument.value));
     line.given.insert(argument.name);

@@ -19,6 +19,17 @@ ABSL_FLAG(int, days, 365, "How long a node's certificate is valid.");
 ABSL_FLAG(bool, block, false, "Stay in the foreground.");
 ABSL_FLAG(std::string, format, "table", "table or json.");
 ABSL_FLAG(bool, force, false, "Kill at once.");
+ABSL_FLAG(double, timeout, 0, "Time limit in seconds; 0: the verb's own.");
+ABSL_FLAG(bool, all, false, "Also what has ended.");
+ABSL_FLAG(bool, wait, true, "Stay until the job has ended.");
+ABSL_FLAG(std::string, working_dir, "", "Folder that goes with the job.");
+ABSL_FLAG(int64_t, max_folder_bytes, int64_t{500} << 20,
+          "Size limit of the working folder.");
+ABSL_FLAG(std::string, job_id, "", "What the job is called.");
+ABSL_FLAG(std::string, job, "", "Only this job's.");
+ABSL_FLAG(std::string, output, "", "File to write.");
+ABSL_FLAG(bool, follow, false, "Go on as it is written.");
+ABSL_FLAG(int64_t, tail, 0, "Only the last so many lines; 0: all.");
 
 // For the processes of the runtime among themselves.
 ABSL_FLAG(

@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TOOLS_CLI_FLAGS_H_
 #define MINIRAY_TOOLS_CLI_FLAGS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/flags/declare.h"
@@ -23,6 +24,16 @@ ABSL_DECLARE_FLAG(int, days);
 ABSL_DECLARE_FLAG(bool, block);
 ABSL_DECLARE_FLAG(std::string, format);
 ABSL_DECLARE_FLAG(bool, force);
+ABSL_DECLARE_FLAG(double, timeout);
+ABSL_DECLARE_FLAG(bool, all);
+ABSL_DECLARE_FLAG(bool, wait);
+ABSL_DECLARE_FLAG(std::string, working_dir);
+ABSL_DECLARE_FLAG(int64_t, max_folder_bytes);
+ABSL_DECLARE_FLAG(std::string, job_id);
+ABSL_DECLARE_FLAG(std::string, job);
+ABSL_DECLARE_FLAG(std::string, output);
+ABSL_DECLARE_FLAG(bool, follow);
+ABSL_DECLARE_FLAG(int64_t, tail);
 
 ABSL_DECLARE_FLAG(int, ready_fd);
 ABSL_DECLARE_FLAG(int, lifeline_fd);

@@ -1,15 +1,22 @@
 #include "tools/cli/head_client.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <memory>
+#include <optional>
+#include <utility>
 
-#include "absl/status/status.h"
+#include "absl/flags/flag.h"
+#include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "grpcpp/client_context.h"
-#include "proto/head.grpc.pb.h"
+#include "runtime/base/net.h"
+#include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/token.h"
 
 namespace miniray::cli {
 namespace {
@@ -20,37 +27,82 @@ absl::string_view Cause(absl::string_view message) {
   return colon == absl::string_view::npos ? message : message.substr(colon + 2);
 }
 
-absl::Status Explain(const absl::Status& status, const std::string& address) {
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return absl::UnavailableError(absl::StrCat(
-          "no head answers at ", address, " (", Cause(status.message()),
-          "); check the address and the network, or start a head "
-          "there with: miniray start --head"));
-    case absl::StatusCode::kUnimplemented:
-      return absl::UnimplementedError(absl::StrCat(
-          "what answers at ", address, " is not a head of this version (",
-          Cause(status.message()), ")"));
-    default:
-      return Annotate(status, absl::StrCat("the head at ", address));
+absl::StatusOr<std::string> FindAddress() {
+  if (std::string address = absl::GetFlag(FLAGS_address); !address.empty()) {
+    return address;
   }
+  if (const char* address = std::getenv("MINIRAY_ADDRESS");
+      address != nullptr && *address != '\0') {
+    MR_RETURN_IF_ERROR(
+        Annotate(ParseHostPort(address).status(), "$MINIRAY_ADDRESS"));
+    return std::string(address);
+  }
+  if (std::optional<std::string> address = MostRecentHeadAddress()) {
+    return *std::move(address);
+  }
+  return absl::FailedPreconditionError(
+      "no cluster is known on this machine; start one with: miniray start "
+      "--head, or pass --address HOST:PORT of another machine's head");
 }
 
 }  // namespace
 
-absl::StatusOr<v1::GetClusterStateResponse> FetchClusterState(
-    const std::string& address, const std::string& token,
-    absl::Duration timeout) {
-  const std::unique_ptr<v1::Head::Stub> stub =
-      v1::Head::NewStub(MakeChannel(address));
-  grpc::ClientContext context;
-  PrepareContext(&context, token, timeout);
-  v1::GetClusterStateResponse response;
-  const grpc::Status status =
-      stub->GetClusterState(&context, v1::GetClusterStateRequest(), &response);
-  if (!status.ok()) return Explain(FromGrpcStatus(status), address);
-  return response;
+absl::Status CheckHeadFlags(const CommandLine& line) {
+  if (line.Has("address")) {
+    MR_RETURN_IF_ERROR(Annotate(
+        ParseHostPort(absl::GetFlag(FLAGS_address)).status(), "--address"));
+  }
+  const double timeout = absl::GetFlag(FLAGS_timeout);
+  if (line.Has("timeout") && !(timeout > 0 && timeout <= 1e9)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--timeout=", timeout, ": expected seconds, more than 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFormatFlag() {
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (format == "table" || format == "json") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--format=", format, ": expected table or json"));
+}
+
+absl::Duration TimeLimit(const CommandLine& line, absl::Duration otherwise) {
+  return line.Has("timeout") ? absl::Seconds(absl::GetFlag(FLAGS_timeout))
+                             : otherwise;
+}
+
+absl::StatusOr<std::unique_ptr<HeadClient>> HeadClient::FromFlags() {
+  MR_ASSIGN_OR_RETURN(std::string address, FindAddress());
+  MR_ASSIGN_OR_RETURN(std::string token, PrepareForHead(address));
+  return absl::WrapUnique(new HeadClient(std::move(address), std::move(token)));
+}
+
+HeadClient::HeadClient(std::string address, std::string token)
+    : address_(std::move(address)),
+      token_(std::move(token)),
+      stub_(v1::Head::NewStub(MakeChannel(address_))) {}
+
+absl::Status HeadClient::Explain(const grpc::Status& result) const {
+  const absl::Status status = FromGrpcStatus(result);
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return status;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      // The head does answer, but the node that has the log does not.
+      if (absl::StartsWith(status.message(), kLogGone)) return status;
+      return absl::UnavailableError(absl::StrCat(
+          "no head answers at ", address_, " (", Cause(status.message()),
+          "); check the address and the network, or start a head "
+          "there with: miniray start --head"));
+    case absl::StatusCode::kUnimplemented:
+      return absl::UnimplementedError(absl::StrCat(
+          "what answers at ", address_, " is not a head of this version (",
+          Cause(status.message()), ")"));
+    default:
+      return Annotate(status, absl::StrCat("the head at ", address_));
+  }
 }
 
 }  // namespace miniray::cli

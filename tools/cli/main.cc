@@ -1,39 +1,41 @@
 // The `miniray` command. Exit codes: 0 done, 1 it failed, 2 the command line is
-// wrong; errors are one line on stderr.
+// wrong, 124 a time limit is over; `submit` exits with the job's. Errors are
+// one line on stderr.
 
 #include <glog/logging.h>
 #include <grpc/support/log.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "proto/head.pb.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/fail.h"
 #include "tools/cli/foreground.h"
+#include "tools/cli/head_client.h"
+#include "tools/cli/job.h"
 #include "tools/cli/launch.h"
+#include "tools/cli/list.h"
 #include "tools/cli/make_certs.h"
+#include "tools/cli/read_log.h"
 #include "tools/cli/start_options.h"
 #include "tools/cli/status.h"
 #include "tools/cli/stop.h"
+#include "tools/cli/submit.h"
+#include "tools/cli/submit_options.h"
+#include "tools/cli/timeline.h"
 #include "tools/cli/verbs.h"
 
 namespace miniray::cli {
 namespace {
-
-enum ExitCode { kDone = 0, kFailed = 1, kWrongUsage = 2 };
-
-int Fail(const absl::Status& status, ExitCode code) {
-  std::string message(status.message());
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  std::cerr << "miniray: " << message << std::endl;
-  return code;
-}
 
 int Finish(const absl::Status& status) {
   return status.ok() ? kDone : Fail(status, kFailed);
@@ -50,6 +52,45 @@ int Status(const CommandLine& line) {
   const absl::Status flags = CheckStatusFlags(line);
   if (!flags.ok()) return Fail(flags, kWrongUsage);
   return Finish(RunStatus(line));
+}
+
+int List(const CommandLine& line) {
+  const std::string table = line.Argument(0);
+  const absl::Status flags = CheckListFlags(line, table);
+  if (!flags.ok()) return Fail(flags, kWrongUsage);
+  return Finish(RunList(line, table));
+}
+
+int Logs(const CommandLine& line) {
+  absl::Status flags = CheckLogFlags(line);
+  if (flags.ok() && line.Argument(0).empty()) {
+    flags = absl::InvalidArgumentError(
+        "say whose: miniray logs ACTOR|JOB; see: miniray logs --help");
+  }
+  if (!flags.ok()) return Fail(flags, kWrongUsage);
+  v1::ReadLogRequest request;
+  request.set_any_id(line.Argument(0));
+  return RunLogs(line, std::move(request));
+}
+
+int Submit(const CommandLine& line) {
+  absl::StatusOr<SubmitOptions> options = ReadSubmitOptions(line);
+  if (options.ok()) {
+    if (absl::Status flags = CheckHeadFlags(line); !flags.ok()) options = flags;
+  }
+  if (!options.ok()) {
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat(
+            options.status().message(), "; see: miniray submit --help")),
+        kWrongUsage);
+  }
+  return RunSubmit(line, *std::move(options));
+}
+
+int Timeline(const CommandLine& line) {
+  const absl::Status flags = CheckHeadFlags(line);
+  if (!flags.ok()) return Fail(flags, kWrongUsage);
+  return Finish(RunTimeline(line));
 }
 
 int MakeCerts(const CommandLine& line) {
@@ -90,6 +131,11 @@ int Main(std::vector<std::string> args) {
   // Nothing but the answer, or the one line that says why there is none.
   FLAGS_minloglevel = google::GLOG_FATAL;
   if (line->verb->name == "status") return Status(*line);
+  if (line->verb->name == "submit") return Submit(*line);
+  if (line->verb->name == "job") return RunJob(*line);
+  if (line->verb->name == "list") return List(*line);
+  if (line->verb->name == "logs") return Logs(*line);
+  if (line->verb->name == "timeline") return Timeline(*line);
   if (line->verb->name == "make-certs") return MakeCerts(*line);
   return Finish(RunStop(*line));
 }

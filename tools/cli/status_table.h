@@ -9,11 +9,10 @@
 
 namespace miniray::cli {
 
-// Returns the tables of nodes, actors and jobs, each with a heading that counts
-// them. What users chose (names, causes) is kept to one line, without control
-// characters.
+// Returns the tables of nodes, actors, jobs and placement groups, each with a
+// heading that counts them. Dead actors and removed groups only with `all`.
 std::string FormatClusterState(const v1::GetClusterStateResponse& state,
-                               const std::string& address);
+                               const std::string& address, bool all);
 
 }  // namespace miniray::cli
 

@@ -1,5 +1,7 @@
 #include "tools/cli/verbs.h"
 
+#include "tools/cli/job_verbs.h"
+
 namespace miniray::cli {
 namespace {
 
@@ -48,13 +50,15 @@ Examples:
 )";
 
 constexpr char kStatusHelp[] =
-    R"(Shows a cluster's nodes, actors and jobs.
+    R"(Shows a cluster's nodes, actors, jobs and placement groups, and what waits.
 
   miniray status [FLAGS]
 
   --address HOST:PORT of the head (default: $MINIRAY_ADDRESS, else the head that
                       was started last on this machine)
   --format table|json (default table)
+  --all               also dead actors and removed placement groups
+  --timeout SECONDS   time limit (default 10)
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
                       what is known from processes on this machine)
   --tls_dir DIR       has the certificates, where the cluster speaks TLS
@@ -109,6 +113,11 @@ constexpr char kGeneralHelp[] =
   miniray start --head          start a head on this machine
   miniray start --address H:P   add this machine to the cluster of the head there
   miniray status                show nodes, actors and jobs
+  miniray submit -- ./program   run a program in the cluster
+  miniray job                   list, show, follow and stop jobs
+  miniray list                  list nodes, actors, jobs, ... one by one
+  miniray logs ACTOR|JOB        show what an actor or job printed
+  miniray timeline              write finished calls as a trace
   miniray stop                  stop what was started on this machine
   miniray make-certs            make certificates, for a cluster that speaks TLS
 
@@ -119,21 +128,27 @@ constexpr char kGeneralHelp[] =
 }  // namespace
 
 const std::vector<Verb>& Verbs() {
-  static const auto* const verbs = new std::vector<Verb>{
-      {.name = "start",
-       .help = kStartHelp,
-       .flags = {"head", "host", "port", "dashboard_port", "address",
-                 "num_cpus", "num_gpus", "resources", "node_ip", "token_file",
-                 "tls_dir", "block"},
-       .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
-      {.name = "status",
-       .help = kStatusHelp,
-       .flags = {"address", "format", "token_file", "tls_dir"}},
-      {.name = "stop", .help = kStopHelp, .flags = {"force"}},
-      {.name = "make-certs",
-       .help = kMakeCertsHelp,
-       .flags = {"tls_dir", "ca_dir", "days"}},
-  };
+  static const auto* const verbs = [] {
+    auto* all = new std::vector<Verb>{
+        {.name = "start",
+         .help = kStartHelp,
+         .flags = {"head", "host", "port", "dashboard_port", "address",
+                   "num_cpus", "num_gpus", "resources", "node_ip", "token_file",
+                   "tls_dir", "block"},
+         .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
+        {.name = "status",
+         .help = kStatusHelp,
+         .flags = {"address", "all", "format", "timeout", "token_file",
+                   "tls_dir"}},
+        {.name = "stop", .help = kStopHelp, .flags = {"force"}},
+        {.name = "make-certs",
+         .help = kMakeCertsHelp,
+         .flags = {"tls_dir", "ca_dir", "days"}},
+    };
+    const std::vector<Verb> more = JobVerbs();
+    all->insert(all->begin() + 2, more.begin(), more.end());
+    return all;
+  }();
   return *verbs;
 }
 

@@ -1,0 +1,91 @@
+#include "runtime/head/log_relay.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace miniray {
+namespace {
+
+v1::NodeCommand EndCommand(uint64_t id) {
+  v1::NodeCommand command;
+  command.mutable_end_read_log()->set_request_id(id);
+  return command;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> LogRelay::Open(std::shared_ptr<NodeLink> link,
+                                        v1::ReadNodeLog request,
+                                        std::shared_ptr<Sink> sink) {
+  absl::MutexLock lock(&mu_);
+  if (readings_.size() >= kMaxReaders) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        kMaxReaders, " logs are being read at this moment; try again later"));
+  }
+  const uint64_t id = next_id_++;
+  readings_[id] = {link, std::move(sink)};
+  v1::NodeCommand command;
+  *command.mutable_read_log() = std::move(request);
+  command.mutable_read_log()->set_request_id(id);
+  command.mutable_read_log()->set_window_bytes(kWindowBytes);
+  link->Send(std::move(command));
+  return id;
+}
+
+void LogRelay::Grant(uint64_t id, int64_t bytes) {
+  absl::MutexLock lock(&mu_);
+  const auto it = readings_.find(id);
+  if (it == readings_.end()) return;
+  it->second.window += bytes;
+  v1::NodeCommand command;
+  command.mutable_grant_log()->set_request_id(id);
+  command.mutable_grant_log()->set_bytes(bytes);
+  it->second.link->Send(std::move(command));
+}
+
+void LogRelay::Close(uint64_t id) {
+  absl::MutexLock lock(&mu_);
+  const auto it = readings_.find(id);
+  if (it == readings_.end()) return;
+  it->second.link->Send(EndCommand(id));
+  readings_.erase(it);
+}
+
+void LogRelay::Chunk(const NodeLink* link, v1::LogChunk chunk) {
+  absl::MutexLock lock(&mu_);
+  const auto it = readings_.find(chunk.request_id());
+  if (it == readings_.end() || it->second.link.get() != link) return;
+  Reading& reading = it->second;
+  reading.window -= static_cast<int64_t>(chunk.data().size());
+  if (reading.window < 0) {
+    reading.link->Send(EndCommand(it->first));
+    reading.sink->End(absl::InternalError("the node sent more than was asked"));
+    readings_.erase(it);
+    return;
+  }
+  if (!chunk.data().empty()) {
+    reading.sink->Data(std::move(*chunk.mutable_data()));
+  }
+  if (!chunk.last()) return;
+  reading.sink->End(chunk.error().empty()
+                        ? absl::OkStatus()
+                        : absl::UnavailableError(chunk.error()));
+  readings_.erase(it);
+}
+
+void LogRelay::NodeGone(const NodeLink* link) {
+  absl::MutexLock lock(&mu_);
+  for (auto it = readings_.begin(); it != readings_.end();) {
+    if (it->second.link.get() != link) {
+      ++it;
+      continue;
+    }
+    it->second.sink->End(
+        absl::UnavailableError("the connection to the node that has the log "
+                               "broke while it was read"));
+    it = readings_.erase(it);
+  }
+}
+
+}  // namespace miniray

@@ -1,0 +1,67 @@
+// Logs lie on the nodes; who wants to read one asks the head, which asks the
+// node and passes on what comes. LogRelay keeps who asked for what, and sees to
+// it that a slow reader slows the node down instead of filling a queue.
+
+#ifndef MINIRAY_RUNTIME_HEAD_LOG_RELAY_H_
+#define MINIRAY_RUNTIME_HEAD_LOG_RELAY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/head.pb.h"
+#include "runtime/head/cluster_state.h"
+
+namespace miniray {
+
+// Thread-safe.
+class LogRelay {
+ public:
+  // Bytes on their way to one reader at most.
+  static constexpr int64_t kWindowBytes = 1 << 20;
+  static constexpr size_t kMaxReaders = 1000;
+
+  // Who reads. Called under the lock of LogRelay: must not call back.
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+    virtual void Data(std::string bytes) = 0;
+    // The last call.
+    virtual void End(absl::Status status) = 0;
+  };
+
+  // Asks the node behind `link`; returns what names the request below. Errors:
+  // RESOURCE_EXHAUSTED, too many read at once.
+  absl::StatusOr<uint64_t> Open(std::shared_ptr<NodeLink> link,
+                                v1::ReadNodeLog request,
+                                std::shared_ptr<Sink> sink);
+  // The sink has passed on so many bytes: as many more may come.
+  void Grant(uint64_t id, int64_t bytes);
+  // The reader has gone: the sink hears nothing more.
+  void Close(uint64_t id);
+
+  // What the node behind `link` sent.
+  void Chunk(const NodeLink* link, v1::LogChunk chunk);
+  // Ends what was read there.
+  void NodeGone(const NodeLink* link);
+
+ private:
+  struct Reading {
+    std::shared_ptr<NodeLink> link;
+    std::shared_ptr<Sink> sink;
+    int64_t window = kWindowBytes;
+  };
+
+  absl::Mutex mu_;
+  uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<uint64_t, Reading> readings_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_HEAD_LOG_RELAY_H_

@@ -1,0 +1,152 @@
+#include "tools/cli/list_table.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/cli/timeline_json.h"
+
+namespace miniray::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ListTableTest, NamesOfTables) {
+  EXPECT_EQ(ParseTable("nodes").value(), v1::TABLE_NODES);
+  EXPECT_EQ(ParseTable("placement-groups").value(), v1::TABLE_PLACEMENT_GROUPS);
+  EXPECT_EQ(ParseTable("placement_groups").value(), v1::TABLE_PLACEMENT_GROUPS);
+  for (const char* name : {"", "node", "NODES"}) {
+    EXPECT_THAT(std::string(ParseTable(name).status().message()),
+                HasSubstr("nodes, actors, jobs, placement-groups or packages"));
+  }
+}
+
+TEST(ListTableTest, Filters) {
+  const auto filters = ParseFilters({"state=alive", "class-name=a=b", "name="});
+  ASSERT_TRUE(filters.ok()) << filters.status();
+  ASSERT_EQ(filters->size(), 3);
+  EXPECT_EQ((*filters)[0].field(), "state");
+  EXPECT_EQ((*filters)[0].value(), "alive");
+  EXPECT_EQ((*filters)[1].field(), "class_name");
+  EXPECT_EQ((*filters)[1].value(), "a=b");
+  EXPECT_EQ((*filters)[2].value(), "");
+  for (const char* filter : {"", "state", "=alive"}) {
+    EXPECT_THAT(std::string(ParseFilters({filter}).status().message()),
+                HasSubstr("FIELD=VALUE"));
+  }
+}
+
+v1::GetClusterStateResponse SomeState() {
+  v1::GetClusterStateResponse state;
+  v1::NodeInfo* node = state.add_nodes();
+  node->set_node_id("node-1");
+  node->set_state(v1::NODE_STATE_ALIVE);
+  (*node->mutable_total()->mutable_quantity())["CPU"] = 4;
+  (*node->mutable_labels())["zone"] = "a";
+  v1::ActorInfo* actor = state.add_actors();
+  actor->set_actor_id("actor-1");
+  actor->set_class_name("Counter");
+  actor->set_state(v1::ACTOR_STATE_DEAD);
+  actor->set_cause("killed\nby request");
+  v1::JobInfo* job = state.add_jobs();
+  job->set_job_id("job-1");
+  job->set_submitted(true);
+  job->set_state(v1::JOB_STATE_FAILED);
+  job->set_exit_code(3);
+  job->set_end_unix_ms(1);
+  v1::PlacementGroupInfo* group = state.add_placement_groups();
+  group->set_placement_group_id("pg-1");
+  group->set_strategy(v1::PLACEMENT_STRATEGY_STRICT_SPREAD);
+  v1::BundleInfo* bundle = group->add_bundles();
+  (*bundle->mutable_total()->mutable_quantity())["CPU"] = 2;
+  bundle->set_node_id("node-1");
+  v1::PackageInfo* package = state.add_packages();
+  package->set_package_id("abc");
+  package->set_size(3 << 20);
+  return state;
+}
+
+TEST(ListTableTest, Columns) {
+  const v1::GetClusterStateResponse state = SomeState();
+  EXPECT_THAT(FormatList(v1::TABLE_NODES, state),
+              AllOf(HasSubstr("ID "), HasSubstr("node-1"), HasSubstr("4/4"),
+                    HasSubstr("zone=a")));
+  EXPECT_THAT(FormatList(v1::TABLE_ACTORS, state),
+              AllOf(HasSubstr("actor-1"), HasSubstr("dead"),
+                    HasSubstr("killed by request\n"), Not(HasSubstr("job-1"))));
+  EXPECT_THAT(FormatList(v1::TABLE_JOBS, state),
+              AllOf(HasSubstr("job-1"), HasSubstr("failed"), HasSubstr(" 3 ")));
+  EXPECT_THAT(FormatList(v1::TABLE_PLACEMENT_GROUPS, state),
+              AllOf(HasSubstr("strict_spread"), HasSubstr("CPU 2 on node-1")));
+  EXPECT_THAT(FormatList(v1::TABLE_PACKAGES, state), HasSubstr("abc  3.0MiB"));
+}
+
+TEST(ListTableTest, JsonIsAnArrayOfRecords) {
+  const v1::GetClusterStateResponse state = SomeState();
+  for (const v1::Table table :
+       {v1::TABLE_NODES, v1::TABLE_ACTORS, v1::TABLE_JOBS,
+        v1::TABLE_PLACEMENT_GROUPS, v1::TABLE_PACKAGES}) {
+    const auto json = nlohmann::json::parse(ListToJson(table, state).value());
+    ASSERT_EQ(json.size(), 1);
+    EXPECT_TRUE(json[0].is_object());
+    EXPECT_EQ(ListToJson(table, {}).value(), "[]\n");
+  }
+  const auto actors =
+      nlohmann::json::parse(ListToJson(v1::TABLE_ACTORS, state).value());
+  EXPECT_EQ(actors[0]["state"], "ACTOR_STATE_DEAD");
+  EXPECT_EQ(actors[0]["restarts"], 0);
+}
+
+TEST(TimelineTest, RowsLanesAndSlices) {
+  v1::GetCallRecordsResponse records;
+  records.set_dropped(5);
+  const auto add = [&records](const std::string& actor, int64_t pid, int lane) {
+    v1::CallRecord* call = records.add_records();
+    call->set_actor_id(actor);
+    call->set_class_name("Counter");
+    call->set_method("Add");
+    call->set_pid(pid);
+    call->set_lane(lane);
+    call->set_queued_unix_us(100);
+    call->set_start_unix_us(150);
+    call->set_end_unix_us(400);
+    return call;
+  };
+  add("a", 1, 0)->set_actor_name("c");
+  add("a", 1, 1)->set_failed(true);
+  add("a", 2, 0)->set_method("\xff not UTF-8");  // After a restart.
+  add("b", 3, 0);
+  const auto json = nlohmann::json::parse(TimelineToJson(records));
+  EXPECT_EQ(json["otherData"]["dropped_calls"], 5);
+  int processes = 0, lanes = 0, slices = 0;
+  for (const auto& event : json["traceEvents"]) {
+    if (event["name"] == "process_name") {
+      if (++processes == 1) {
+        EXPECT_EQ(event["args"]["name"], "Counter 'c' (pid 1, )");
+      }
+    } else if (event["name"] == "thread_name") {
+      ++lanes;
+    } else {
+      ++slices;
+      EXPECT_EQ(event["ph"], "X");
+      EXPECT_EQ(event["ts"], 150);
+      EXPECT_EQ(event["dur"], 250);
+      EXPECT_EQ(event["args"]["waited_us"], 50);
+    }
+  }
+  EXPECT_EQ(processes, 3);
+  EXPECT_EQ(lanes, 4);
+  EXPECT_EQ(slices, 4);
+}
+
+TEST(TimelineTest, NothingHappened) {
+  const auto json = nlohmann::json::parse(TimelineToJson({}));
+  EXPECT_TRUE(json["traceEvents"].is_array());
+  EXPECT_TRUE(json["traceEvents"].empty());
+}
+
+}  // namespace
+}  // namespace miniray::cli

@@ -1,0 +1,31 @@
+// How a failure is told: one line on stderr, and an exit code.
+
+#ifndef MINIRAY_TOOLS_CLI_FAIL_H_
+#define MINIRAY_TOOLS_CLI_FAIL_H_
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace miniray::cli {
+
+enum ExitCode {
+  kDone = 0,
+  kFailed = 1,
+  kWrongUsage = 2,
+  kTimeLimit = 124,  // As of timeout(1).
+};
+
+// Returns the exit code.
+inline int Fail(const absl::Status& status, int code = kFailed) {
+  std::string message(status.message());
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::cerr << "miniray: " << message << std::endl;
+  return code;
+}
+
+}  // namespace miniray::cli
+
+#endif  // MINIRAY_TOOLS_CLI_FAIL_H_

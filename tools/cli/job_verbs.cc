@@ -1,0 +1,196 @@
+#include "tools/cli/job_verbs.h"
+
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace miniray::cli {
+namespace {
+
+// Flags of all that asks a head.
+constexpr char kHeadFlagsHelp[] =
+    R"(
+  --address HOST:PORT of the head (default: $MINIRAY_ADDRESS, else the head that
+                      was started last on this machine)
+  --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
+                      what is known from processes on this machine)
+  --tls_dir DIR       has the certificates, where the cluster speaks TLS
+                      (default: $MINIRAY_TLS_DIR, else as for the token)
+)";
+
+constexpr char kSubmitHelp[] =
+    R"(Runs a program in a cluster: sends it, and a folder if you like, to a node and
+runs it there as a driver.
+
+  miniray submit [FLAGS] -- ./program [ARGUMENT...]
+
+Waits, shows what the program prints (stdout and stderr together) and exits with
+its exit code; 128 + N where signal N ended it, 1 where it never ran. Ctrl-C
+ends the waiting, not the job. The program finds the cluster by itself
+(miniray::Cluster::Connect) and starts in the folder, or in an empty one.
+
+  --no_wait           return at once; prints the job's id
+  --job_id ID         call the job so (default: one is made up)
+  --num_cpus N        resources of the program itself, not of its actors
+  --num_gpus N        (default 0)
+  --resources LIST    further ones: name=quantity,...
+  --env NAME=VALUE    set for the program; may come several times
+  --working_dir DIR   send this folder too, without .git; sent again only if
+                      something in it changed
+  --max_folder_bytes N
+                      refuse a larger folder (default 524288000)
+  --timeout SECONDS   wait no longer (default: for ever); the job goes on
+  --wait              the default
+)";
+
+constexpr char kSubmitExamples[] =
+    R"(
+Exit codes: the program's; 1 it never ran, or the job's end is unknown; 2 the
+command line is wrong; 124 the time limit; 130 Ctrl-C.
+
+Examples:
+  miniray submit -- ./my_trainer --epochs 10
+  miniray submit --address 10.0.0.1:6380 --num_cpus 2 --env SEED=1 -- ./trainer
+  miniray submit --working_dir . --no_wait --job_id night-1 -- ./trainer
+)";
+
+constexpr char kJobHelp[] =
+    R"(Shows and stops jobs: programs that were submitted, or that connected by
+themselves.
+
+  miniray job list [--filter FIELD=VALUE]... [--format table|json]
+  miniray job status JOB [--format table|json]
+  miniray job logs JOB [--follow] [--tail N]
+  miniray job stop JOB
+
+States: pending, running, succeeded, failed, stopped. `stop` also ends the job's
+actors, and returns once the job has ended.
+
+  --filter FIELD=VALUE
+                      only those; see: miniray list --help
+  --format table|json (default table)
+  --follow            go on until the program has ended
+  --tail N            only the last N lines (default: all)
+  --timeout SECONDS   time limit (default: 10; stop: 30; --follow: none)
+)";
+
+constexpr char kJobExamples[] =
+    R"(
+Exit codes: 0 done, 1 it failed (no such job, no head), 2 the command line is
+wrong, 124 the time limit.
+
+Examples:
+  miniray job list
+  miniray job list --filter state=running
+  miniray job status night-1 --format json
+  miniray job logs night-1 --follow
+  miniray job stop night-1
+)";
+
+constexpr char kListHelp[] =
+    R"(Lists one of a cluster's tables.
+
+  miniray list nodes|actors|jobs|placement-groups|packages [FLAGS]
+
+  --filter FIELD=VALUE
+                      only records whose field has this value; several must all
+                      hold. Fields are those of --format json; states are
+                      written like "alive".
+  --format table|json (default table; json is an array of records)
+  --timeout SECONDS   time limit (default 10)
+)";
+
+constexpr char kListExamples[] =
+    R"(
+Examples:
+  miniray list nodes
+  miniray list actors --filter state=alive --filter class_name=Counter
+  miniray list jobs --format json
+)";
+
+constexpr char kLogsHelp[] =
+    R"(Shows what an actor or a submitted job's program printed, also after its end.
+
+  miniray logs ACTOR|JOB [FLAGS]
+
+ACTOR is an actor's id or name, JOB a job's id; the beginning of an id will do
+where no other begins like it.
+
+  --follow            go on as it is written, until the process has ended
+  --tail N            only the last N lines (default: all that is kept)
+  --timeout SECONDS   time limit (default: 600; --follow: none)
+)";
+
+constexpr char kLogsExamples[] =
+    R"(
+Exit codes: 0 all was shown, 1 it failed (no such log, its node is gone), 2 the
+command line is wrong, 124 the time limit.
+
+Examples:
+  miniray logs my_counter --follow
+  miniray logs actor-0123 --tail 20
+  miniray logs night-1
+)";
+
+constexpr char kTimelineHelp[] =
+    R"(Writes the calls of actors that finished lately as a trace, which
+ui.perfetto.dev and chrome://tracing show: a row for each actor's process, in it
+a lane for each of its threads.
+
+  miniray timeline [FLAGS]
+
+  --output FILE       write there (default: stdout)
+  --job JOB           only calls to this job's actors
+  --timeout SECONDS   time limit (default 30)
+)";
+
+constexpr char kTimelineExamples[] =
+    R"(
+Examples:
+  miniray timeline --output trace.json
+  miniray timeline --job night-1 > trace.json
+)";
+
+std::string Help(const char* text, const char* examples) {
+  std::string flags = kHeadFlagsHelp;
+  flags.erase(0, 1);  // The line break that the literal begins with.
+  return absl::StrCat(text, flags, examples);
+}
+
+std::set<std::string> WithHeadFlags(std::set<std::string> flags) {
+  flags.insert({"address", "token_file", "tls_dir", "timeout"});
+  return flags;
+}
+
+}  // namespace
+
+std::vector<Verb> JobVerbs() {
+  return {
+      {.name = "submit",
+       .help = Help(kSubmitHelp, kSubmitExamples),
+       .flags = WithHeadFlags({"wait", "job_id", "num_cpus", "num_gpus",
+                               "resources", "working_dir", "max_folder_bytes"}),
+       .repeated_flags = {"env"},
+       .takes_command = true},
+      {.name = "job",
+       .help = Help(kJobHelp, kJobExamples),
+       .flags = WithHeadFlags({"format", "follow", "tail"}),
+       .repeated_flags = {"filter"},
+       .max_arguments = 2},
+      {.name = "list",
+       .help = Help(kListHelp, kListExamples),
+       .flags = WithHeadFlags({"format"}),
+       .repeated_flags = {"filter"},
+       .max_arguments = 1},
+      {.name = "logs",
+       .help = Help(kLogsHelp, kLogsExamples),
+       .flags = WithHeadFlags({"follow", "tail"}),
+       .max_arguments = 1},
+      {.name = "timeline",
+       .help = Help(kTimelineHelp, kTimelineExamples),
+       .flags = WithHeadFlags({"output", "job"})},
+  };
+}
+
+}  // namespace miniray::cli

@@ -1,0 +1,110 @@
+#include "tools/cli/table_format.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+
+namespace miniray::cli {
+namespace {
+
+// Characters, as far as UTF-8 tells: its continuation bytes take no place.
+size_t Width(absl::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+double Quantity(const v1::Resources& resources, const std::string& name) {
+  const auto found = resources.quantity().find(name);
+  return found == resources.quantity().end() ? 0 : found->second;
+}
+
+}  // namespace
+
+std::string OneLine(absl::string_view text) {
+  std::string line(absl::StripAsciiWhitespace(text));
+  for (char& c : line) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
+  }
+  return line;
+}
+
+std::string FormatColumns(std::vector<Row> rows, absl::string_view indent) {
+  std::string text;
+  if (rows.empty()) return text;
+  std::vector<size_t> widths(rows[0].size());
+  for (Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = OneLine(row[i]);
+      if (row[i].empty()) row[i].push_back('-');
+      widths[i] = std::max(widths[i], Width(row[i]));
+    }
+  }
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, i == 0 ? indent : "  ", row[i]);
+      line.append(widths[i] - Width(row[i]), ' ');
+    }
+    absl::StripTrailingAsciiWhitespace(&line);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string FormatTable(absl::string_view title, std::vector<Row> rows) {
+  std::string text = absl::StrCat(title, ": ", rows.size() - 1, "\n");
+  if (rows.size() == 1) return text;
+  return text + FormatColumns(std::move(rows), "  ");
+}
+
+std::string StateWord(absl::string_view name, absl::string_view prefix) {
+  absl::ConsumePrefix(&name, prefix);
+  return absl::AsciiStrToLower(name);
+}
+
+std::string Number(double quantity) {
+  return absl::StrFormat("%.15g", quantity);
+}
+
+std::string Bytes(double bytes) {
+  return absl::StrFormat("%.1fGiB", bytes / (1 << 30));
+}
+
+std::string LocalTime(int64_t unix_ms) {
+  if (unix_ms == 0) return "";
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms),
+                          absl::LocalTimeZone());
+}
+
+std::string UsedOfTotal(const v1::NodeInfo& node, const std::string& name,
+                        std::string (*format)(double)) {
+  const double total = Quantity(node.total(), name);
+  if (total == 0) return "";
+  return absl::StrCat(format(total - Quantity(node.available(), name)), "/",
+                      format(total));
+}
+
+std::string OtherResources(const v1::NodeInfo& node) {
+  std::map<std::string, std::string> others;
+  for (const auto& [name, total] : node.total().quantity()) {
+    if (name == "CPU" || name == "GPU" || name == "memory") continue;
+    others[name] = UsedOfTotal(node, name, &Number);
+  }
+  return absl::StrJoin(others, ", ", absl::PairFormatter(" "));
+}
+
+std::string Describe(const v1::Resources& resources) {
+  std::map<std::string, std::string> sorted;
+  for (const auto& [name, quantity] : resources.quantity()) {
+    sorted[name] = name == "memory" ? Bytes(quantity) : Number(quantity);
+  }
+  return absl::StrJoin(sorted, ", ", absl::PairFormatter(" "));
+}
+
+}  // namespace miniray::cli
