@@ -1,253 +1,143 @@
-// ActorServer: the gRPC side of an actor process.
+#include "runtime/actor/actor_server.h"
 
-#include <glog/logging.h>
-
-#include <deque>
-#include <exception>
-#include <memory>
-#include <optional>
+#include <map>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/actor.grpc.pb.h"
-#include "runtime/actor/host.h"
+#include "runtime/actor/call_stream.h"
+#include "runtime/actor/hosted_actor.h"
 #include "runtime/base/net.h"
-#include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
-#include "runtime/wire/call_messages.h"
 
 namespace miniray {
 namespace internal {
 namespace {
 
-// A stream is not read further while this many of its calls wait, or this many
-// bytes of its calls and their replies: gRPC's flow control then holds the
-// caller back, and memory stays bounded.
-constexpr size_t kMaxQueuedCalls = 4096;
-constexpr uint64_t kMaxQueuedBytes = uint64_t{256} << 20;
-
-// Replies that are ready travel together up to this size.
-constexpr uint64_t kFrameBytes = 1 << 20;
-
-class CallStream;
-
-struct QueuedCall {
-  std::shared_ptr<CallStream> stream;
-  CallMessage message;
-  uint64_t bytes = 0;
-};
-
-// The mailbox: calls of all streams in the order of their arrival.
-class Mailbox {
+// The actors that live here. Outlives the server where threads of theirs do.
+class ActorTable {
  public:
-  void Push(std::vector<QueuedCall> calls) {
+  void Add(const std::string& id, std::shared_ptr<HostedActor> actor) {
+    std::shared_ptr<HostedActor> replaced;  // Dies unlocked.
     absl::MutexLock lock(&mu_);
-    for (QueuedCall& call : calls) queue_.push_back(std::move(call));
+    replaced = std::exchange(actors_[id], std::move(actor));
   }
-
-  // Blocks; nothing once stopped.
-  std::optional<QueuedCall> Pop() {
+  std::shared_ptr<HostedActor> Find(absl::string_view id) {
     absl::MutexLock lock(&mu_);
-    auto ready = [this] {
-      mu_.AssertHeld();
-      return stopped_ || !queue_.empty();
-    };
-    mu_.Await(absl::Condition(&ready));
-    if (stopped_) return std::nullopt;
-    QueuedCall call = std::move(queue_.front());
-    queue_.pop_front();
-    return call;
+    auto it = actors_.find(id);
+    return it == actors_.end() ? nullptr : it->second;
   }
-
-  // The calls that wait are dropped, outside the lock.
-  void Stop() {
-    std::deque<QueuedCall> dropped;
+  void Remove(const std::string& id, int32_t incarnation) {
+    std::shared_ptr<HostedActor> removed;
     absl::MutexLock lock(&mu_);
-    stopped_ = true;
-    dropped.swap(queue_);
+    auto it = actors_.find(id);
+    if (it == actors_.end() || it->second->incarnation() != incarnation) return;
+    removed = std::move(it->second);
+    actors_.erase(it);
+  }
+  std::map<std::string, std::shared_ptr<HostedActor>, std::less<>> TakeAll() {
+    absl::MutexLock lock(&mu_);
+    return std::exchange(actors_, {});
   }
 
  private:
   absl::Mutex mu_;
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  std::deque<QueuedCall> queue_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<HostedActor>, std::less<>> actors_
+      ABSL_GUARDED_BY(mu_);
 };
 
-using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+std::string Metadata(grpc::CallbackServerContext* context, const char* key) {
+  const auto it = context->client_metadata().find(key);
+  if (it == context->client_metadata().end()) return "";
+  return std::string(it->second.data(), it->second.size());
+}
 
-// One caller's stream. gRPC holds it until OnDone; queued calls hold it beyond.
-class CallStream : public Reactor {
+constexpr char kNotHere[] = "this process of the actor does not live here";
+
+class Service
+    : public v1::ActorService::WithCallbackMethod_Inspect<
+          v1::ActorService::WithRawCallbackMethod_Channel<
+              v1::ActorService::Service>> {
  public:
-  static Reactor* Start(Mailbox* mailbox) {
-    auto stream = std::make_shared<CallStream>(mailbox);
-    stream->self_ = stream;
-    stream->StartRead(&incoming(stream.get()));
-    return stream.get();
-  }
+  Service(std::string token, ActorTable* table)
+      : token_(std::move(token)), table_(table) {}
 
-  explicit CallStream(Mailbox* mailbox) : mailbox_(mailbox) {}
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return End(grpc::Status::OK);
-    absl::StatusOr<absl::Cord> frame = ToCord(incoming_);
-    incoming_.Clear();
-    if (!frame.ok()) return End(ToGrpcStatus(frame.status()));
-    absl::StatusOr<std::vector<CallMessage>> calls = DecodeCallFrame(*frame);
-    if (!calls.ok()) return End(ToGrpcStatus(calls.status()));
-    std::vector<QueuedCall> queued;
-    const uint64_t each = frame->size() / std::max<size_t>(calls->size(), 1);
-    for (CallMessage& message : *calls) {
-      queued.push_back({self_, std::move(message), each});
-    }
-    {
-      absl::MutexLock lock(&mu_);
-      waiting_calls_ += queued.size();
-      waiting_bytes_ += each * queued.size();
-    }
-    mailbox_->Push(std::move(queued));
-    // Only now: a read may end, and its calls be queued, at once.
-    absl::MutexLock lock(&mu_);
-    reading_paused_ = Full();
-    if (!reading_paused_) StartRead(&incoming_);
-  }
-
-  // A call of this stream has left the mailbox.
-  void Dequeued(uint64_t bytes) {
-    absl::MutexLock lock(&mu_);
-    --waiting_calls_;
-    waiting_bytes_ -= bytes;
-    ReadOn();
-  }
-
-  void Reply(const ReplyMessage& reply) {
-    absl::Cord bytes = EncodeReply(reply);
-    absl::MutexLock lock(&mu_);
-    if (ended_) return;  // Nobody waits for it any more.
-    reply_bytes_ += bytes.size();
-    replies_.push_back(std::move(bytes));
-    if (!writing_) Write();
-  }
-
-  void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mu_);
-    writing_ = false;
-    if (ok && !ended_ && !replies_.empty()) Write();
-    ReadOn();
-  }
-
-  // The caller is gone, even where reading is paused.
-  void OnCancel() override {
-    absl::MutexLock lock(&mu_);
-    if (!reading_paused_ || ended_) return;
-    ended_ = true;
-    Finish(grpc::Status::CANCELLED);
-  }
-
-  void OnDone() override { self_.reset(); }
-
- private:
-  static grpc::ByteBuffer& incoming(CallStream* stream) {
-    return stream->incoming_;
-  }
-
-  bool Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return waiting_calls_ >= kMaxQueuedCalls ||
-           waiting_bytes_ + reply_bytes_ >= kMaxQueuedBytes;
-  }
-
-  void ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!reading_paused_ || ended_ || Full()) return;
-    reading_paused_ = false;
-    StartRead(&incoming_);
-  }
-
-  void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    absl::Cord frame;
-    do {
-      reply_bytes_ -= replies_.front().size();
-      frame.Append(std::move(replies_.front()));
-      replies_.pop_front();
-    } while (!replies_.empty() &&
-             frame.size() + replies_.front().size() <= kFrameBytes);
-    outgoing_ = ToByteBuffer(frame);
-    writing_ = true;
-    StartWrite(&outgoing_);
-  }
-
-  void End(const grpc::Status& status) {
-    absl::MutexLock lock(&mu_);
-    if (ended_) return;
-    ended_ = true;
-    Finish(status);
-  }
-
-  Mailbox* const mailbox_;
-  std::shared_ptr<CallStream> self_;
-  grpc::ByteBuffer incoming_;
-
-  absl::Mutex mu_;
-  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
-  std::deque<absl::Cord> replies_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  bool reading_paused_ ABSL_GUARDED_BY(mu_) = false;
-  size_t waiting_calls_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t reply_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
-class RefusedStream : public Reactor {
- public:
-  explicit RefusedStream(const absl::Status& status) {
-    Finish(ToGrpcStatus(status));
-  }
-  void OnDone() override { delete this; }
-};
-
-class Service : public v1::ActorService::WithRawCallbackMethod_Channel<
-                    v1::ActorService::Service> {
- public:
-  Service(std::string token, std::string actor_id, Mailbox* mailbox)
-      : token_(std::move(token)),
-        actor_id_(std::move(actor_id)),
-        mailbox_(mailbox) {}
-
-  Reactor* Channel(grpc::CallbackServerContext* context) override {
+  ChannelReactor* Channel(grpc::CallbackServerContext* context) override {
     if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
       return new RefusedStream(status);
     }
-    const auto& metadata = context->client_metadata();
-    const auto actor = metadata.find(kActorKey);
-    if (actor == metadata.end() || actor->second != actor_id_) {
-      return new RefusedStream(
-          absl::NotFoundError("another actor lives at this address"));
+    const std::shared_ptr<HostedActor> actor =
+        table_->Find(Metadata(context, kActorKey));
+    int32_t incarnation = -1;
+    if (actor == nullptr ||
+        !absl::SimpleAtoi(Metadata(context, kIncarnationKey), &incarnation) ||
+        incarnation != actor->incarnation()) {
+      return new RefusedStream(absl::NotFoundError(kNotHere));
     }
-    return CallStream::Start(mailbox_);
+    const std::string caller = Metadata(context, kCallerKey);
+    if (caller.empty() || caller.size() > kMaxCallerIdBytes) {
+      return new RefusedStream(
+          absl::InvalidArgumentError("the stream names no session"));
+    }
+    std::shared_ptr<CallStream> stream;
+    const bool attached = actor->Attach(
+        caller, [&](std::shared_ptr<CallSession> session) {
+          stream = CallStream::Make(context, std::move(session),
+                                    [actor](CallStream* ended) {
+                                      actor->OnStreamEnded(ended->session(),
+                                                           ended);
+                                    });
+          return stream;
+        });
+    if (!attached) {
+      return new RefusedStream(absl::ResourceExhaustedError(
+          "too many processes hold sessions with this actor"));
+    }
+    return stream.get();
+  }
+
+  grpc::ServerUnaryReactor* Inspect(grpc::CallbackServerContext* context,
+                                    const v1::InspectRequest* request,
+                                    v1::InspectResponse* response) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    absl::Status status = CheckToken(*context, token_);
+    if (status.ok()) {
+      const std::shared_ptr<HostedActor> actor =
+          table_->Find(request->actor_id());
+      if (actor == nullptr) {
+        status = absl::NotFoundError(kNotHere);
+      } else {
+        *response = actor->Inspect();
+      }
+    }
+    reactor->Finish(ToGrpcStatus(status));
+    return reactor;
   }
 
  private:
+  static constexpr size_t kMaxCallerIdBytes = 128;
+
   const std::string token_;
-  const std::string actor_id_;
-  Mailbox* const mailbox_;
+  ActorTable* const table_;
 };
 
 class ActorServerImpl : public ActorServer {
  public:
-  ActorServerImpl(Options options, const ActorClass* actor_class,
-                  std::shared_ptr<void> object)
+  explicit ActorServerImpl(Options options)
       : options_(std::move(options)),
-        class_(actor_class),
-        object_(std::move(object)),
-        service_(options_.token, options_.actor_id, &mailbox_) {}
+        table_(std::make_shared<ActorTable>()),
+        service_(options_.token, table_.get()) {}
 
   ~ActorServerImpl() override {
-    Stop();
+    for (auto& [id, actor] : table_->TakeAll()) {
+      actor->End(absl::CancelledError("the process ends"));
+    }
     if (server_ != nullptr) {
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
     }
@@ -272,48 +162,33 @@ class ActorServerImpl : public ActorServer {
 
   const std::string& address() const override { return address_; }
 
-  void Run() override {
-    while (std::optional<QueuedCall> call = mailbox_.Pop()) {
-      call->stream->Dequeued(call->bytes);
-      ReplyMessage reply;
-      reply.call_id = call->message.call_id;
-      absl::StatusOr<absl::Cord> result = Invoke(call->message);
-      call->message.args.clear();  // Received tensors may be large.
-      if (result.ok() && result->size() > kMaxMessageBytes - (1 << 20)) {
-        result = absl::InvalidArgumentError(absl::StrCat(
-            "the result has ", result->size(),
-            " bytes, and a message can hold 2 GiB; return it in pieces"));
-      }
-      reply.status = result.status();
-      if (result.ok()) reply.result = *std::move(result);
-      call->stream->Reply(reply);
-    }
+  void AddActor(const v1::HostActor& host, ActorHooks hooks,
+                std::function<void(v1::ActorEvent)> on_event) override {
+    const std::string& id = host.spec().actor_id();
+    auto actor = std::make_shared<HostedActor>(
+        host, std::move(hooks),
+        [on_event = std::move(on_event),
+         address = address_](v1::ActorEvent event) {
+          if (event.has_ready()) event.mutable_ready()->set_address(address);
+          on_event(std::move(event));
+        },
+        [table = table_, id, incarnation = host.incarnation()] {
+          table->Remove(id, incarnation);
+        });
+    table_->Add(id, actor);
+    actor->Start();
   }
 
-  void Stop() override { mailbox_.Stop(); }
+  void RemoveActor(absl::string_view actor_id, int32_t incarnation,
+                   absl::string_view reason) override {
+    const std::shared_ptr<HostedActor> actor = table_->Find(actor_id);
+    if (actor == nullptr || actor->incarnation() != incarnation) return;
+    actor->End(absl::UnavailableError(reason));
+  }
 
  private:
-  // The boundary where exceptions of user code become a status.
-  absl::StatusOr<absl::Cord> Invoke(const CallMessage& call) {
-    const auto method = class_->methods.find(call.method);
-    if (method == class_->methods.end()) {
-      return absl::UnimplementedError(
-          absl::StrCat(class_->name, " has no method '", call.method,
-                       "' in its MINIRAY_ACTOR"));
-    }
-    try {
-      return method->second(object_.get(), call.args);
-    } catch (const std::exception& error) {
-      return FromException(error);
-    } catch (...) {
-      return absl::UnknownError("threw something that is no std::exception");
-    }
-  }
-
   const Options options_;
-  const ActorClass* const class_;
-  const std::shared_ptr<void> object_;
-  Mailbox mailbox_;
+  const std::shared_ptr<ActorTable> table_;
   Service service_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
@@ -322,10 +197,8 @@ class ActorServerImpl : public ActorServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ActorServer>> ActorServer::Start(
-    Options options, const ActorClass* actor_class,
-    std::shared_ptr<void> object) {
-  auto server = std::make_unique<ActorServerImpl>(
-      std::move(options), actor_class, std::move(object));
+    Options options) {
+  auto server = std::make_unique<ActorServerImpl>(std::move(options));
   if (absl::Status status = server->Listen(); !status.ok()) return status;
   return server;
 }

@@ -36,39 +36,6 @@ void Report(int fd, const v1::ActorEvent& event) {
   if (!WriteFrame(fd, event.SerializeAsString()).ok()) KillProcessGroup();
 }
 
-absl::StatusOr<std::shared_ptr<void>> Construct(const ActorClass* actor_class,
-                                                const v1::ActorSpec& spec) {
-  ArgumentList args;
-  for (const v1::Value& value : spec.constructor_args()) {
-    args.emplace_back(value.SerializeAsString());
-  }
-  try {
-    return actor_class->construct(args);
-  } catch (const std::exception& error) {
-    return FromException(error);
-  } catch (...) {
-    return absl::UnknownError("threw something that is no std::exception");
-  }
-}
-
-absl::StatusOr<std::unique_ptr<ActorServer>> StartHosting(
-    const v1::HostActor& host,
-    const std::function<absl::Status(const v1::HostActor&)>& prepare) {
-  const v1::ActorSpec& spec = host.spec();
-  MR_ASSIGN_OR_RETURN(const ActorClass* actor_class,
-                      ActorRegistry::Get().Find(spec.class_name()));
-  MR_RETURN_IF_ERROR(UseTls(host.tls_dir()));
-  MR_RETURN_IF_ERROR(prepare(host));
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<void> object,
-                      Construct(actor_class, spec));
-  ActorServer::Options options;
-  options.host = host.listen_host();
-  options.token = host.token();
-  options.actor_id = spec.actor_id();
-  options.display_name = spec.name().empty() ? spec.actor_id() : spec.name();
-  return ActorServer::Start(std::move(options), actor_class, std::move(object));
-}
-
 }  // namespace
 
 absl::Status FromException(const std::exception& error) {
@@ -85,7 +52,7 @@ absl::Status FromException(const std::exception& error) {
 bool IsActorProcess() { return std::getenv(kActorFdVariable) != nullptr; }
 
 void HostActorAndExit(
-    std::function<absl::Status(const v1::HostActor&)> prepare) {
+    std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)> prepare) {
   int fd = -1;
   if (!absl::SimpleAtoi(std::getenv(kActorFdVariable), &fd) || fd < 0 ||
       fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
@@ -117,18 +84,29 @@ void HostActorAndExit(
     KillProcessGroup();
   }).detach();
 
-  v1::ActorEvent event;
-  absl::StatusOr<std::unique_ptr<ActorServer>> server =
-      StartHosting(control.host(), prepare);
-  if (!server.ok()) {
-    *event.mutable_construction_failed() = ToProto(server.status());
+  std::unique_ptr<ActorServer> server;
+  absl::StatusOr<ActorHooks> hooks = [&]() -> absl::StatusOr<ActorHooks> {
+    MR_RETURN_IF_ERROR(UseTls(control.host().tls_dir()));
+    MR_ASSIGN_OR_RETURN(
+        server, ActorServer::Start({.host = control.host().listen_host(),
+                                    .token = control.host().token()}));
+    return prepare(control.host());
+  }();
+  if (!hooks.ok()) {
+    v1::ActorEvent event;
+    *event.mutable_construction_failed() = ToProto(hooks.status());
     Report(fd, event);
     _exit(1);
   }
-  event.mutable_ready()->set_address((*server)->address());
-  Report(fd, event);
-  (*server)->Run();
-  KillProcessGroup();
+  server->AddActor(control.host(), *std::move(hooks),
+                      [fd](const v1::ActorEvent& event) {
+                        Report(fd, event);
+                        if (event.has_construction_failed()) _exit(1);
+                        if (event.has_ending()) {
+                          _exit(event.ending().has_status() ? 1 : 0);
+                        }
+                      });
+  while (true) pause();
 }
 
 }  // namespace internal

@@ -28,14 +28,20 @@ using ArgumentList = std::vector<absl::Cord>;
 struct ActorClass {
   using Constructor =
       std::function<absl::StatusOr<std::shared_ptr<void>>(const ArgumentList&)>;
-  // Runs on an object that `construct` made; returns the serialized result.
-  // May throw what the user's method throws.
-  using Method =
-      std::function<absl::StatusOr<absl::Cord>(void*, const ArgumentList&)>;
+  struct Method {
+    // Runs on an object that `construct` made; returns the serialized result.
+    // May throw what the user's method throws.
+    std::function<absl::StatusOr<absl::Cord>(void*, const ArgumentList&)> run;
+    bool is_const = false;
+  };
 
   std::string name;  // demangled, e.g. "miniray::ps::ParameterServer"
   Constructor construct;
   std::map<std::string, Method, std::less<>> methods;
+  // Null where the class has no SaveState and RestoreState. The state is a
+  // serialized Value. May throw.
+  std::function<absl::StatusOr<absl::Cord>(const void*)> save;
+  std::function<absl::Status(void*, const absl::Cord&)> restore;
 };
 
 // Thread-safe.

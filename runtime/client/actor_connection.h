@@ -1,10 +1,15 @@
-// The calls of this process to one actor: finds the actor at the head, keeps
-// one stream to it, and gives every call exactly one outcome.
+// The calls of this process to one actor: finds the actor at the head, keeps a
+// session with its process, and gives every call exactly one outcome.
 //
-// States: kIdle (no stream) -> kLooking (asks the head) -> kConnected -> kIdle
-// again when the stream breaks and the actor lives on or restarts, or kDead for
-// good. Calls made while looking wait and are sent in order. Calls that were on
-// their way when the stream broke fail: whether they ran is unknown.
+// kIdle (no stream, nothing to do) -> kLooking (asks the head) -> kConnecting
+// (the stream is being made; the session's state is awaited) -> kConnected. A
+// stream that breaks is made again, at first at once, later after asking the
+// head and with back-off (kPausing); the session goes on where it was. It ends
+// when the head says that the actor's process died: calls that were sent fail
+// then, or wait for the next process if they have retries left. Calls made
+// meanwhile wait and are sent in order. kDead is for good.
+//
+// If actor or head cannot be reached for `reconnect_timeout`, all calls fail.
 
 #ifndef MINIRAY_RUNTIME_CLIENT_ACTOR_CONNECTION_H_
 #define MINIRAY_RUNTIME_CLIENT_ACTOR_CONNECTION_H_
@@ -12,26 +17,31 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/client/actor_stream.h"
+#include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
-#include "runtime/client/client.h"
+#include "runtime/client/channel_pool.h"
 
 namespace miniray {
 namespace internal {
 
 // Thread-safe. Held by shared_ptr.
-class ActorConnection : public std::enable_shared_from_this<ActorConnection> {
+class ActorConnection : public CallOwner,
+                        public ActorStreamUser,
+                        public std::enable_shared_from_this<ActorConnection> {
  public:
   // Asks the head for the actor's record, without blocking; `done` runs in
   // another thread, once.
@@ -39,11 +49,18 @@ class ActorConnection : public std::enable_shared_from_this<ActorConnection> {
       v1::GetActorRequest request,
       std::function<void(absl::StatusOr<v1::ActorInfo>)> done)>;
 
-  ActorConnection(ActorIdentity actor, std::string token,
-                  std::string head_address, Lookup lookup);
-  ~ActorConnection();
+  struct Options {
+    std::string token;
+    std::string head_address;  // For messages.
+    absl::Duration reconnect_timeout = absl::Seconds(60);
+    ChannelPool* channels = nullptr;  // Not used once closed.
+    Lookup lookup;
+  };
 
-  std::shared_ptr<CallState> Call(absl::string_view method, ArgumentList args);
+  ActorConnection(ActorIdentity actor, Options options);
+  ~ActorConnection() override;
+
+  std::shared_ptr<CallState> Call(CallRequest request);
 
   bool dead() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -53,54 +70,116 @@ class ActorConnection : public std::enable_shared_from_this<ActorConnection> {
   // Fails all calls, now and later, with `status`.
   void Close(absl::Status status);
 
+  // CallOwner.
+  void CancelCall(const CallState* call) override;
+  std::string DescribeCall(const CallState* call) override;
+
+  // ActorStreamUser.
+  void OnWritable(ActorStream* stream) override;
+  void OnFrame(ActorStream* stream, const absl::Cord& frame) override;
+  void OnStreamEnded(ActorStream* stream, const absl::Status& status) override;
+
  private:
-  class Stream;
-  enum class State { kIdle, kLooking, kConnected, kDead };
+  enum class State {
+    kIdle,
+    kLooking,
+    kConnecting,
+    kConnected,
+    kPausing,
+    kDead
+  };
   struct PendingCall {
-    uint64_t call_id;
     std::shared_ptr<CallState> state;
-    absl::Cord bytes;  // Until it is sent.
+    absl::Cord body;
+    int retries_left = 0;
+    bool patient = false;  // Waits while the actor restarts.
+    bool cancelled = false;
+    absl::Time sent = absl::InfiniteFuture();
   };
   // What is to be done once the lock is released.
-  using Failures =
-      std::vector<std::pair<std::shared_ptr<CallState>, absl::Status>>;
+  struct Outcome {
+    std::shared_ptr<CallState> state;
+    absl::StatusOr<absl::Cord> result;
+    std::string where;
+  };
+  using Outcomes = std::vector<Outcome>;
 
+  // --- The way to the actor.
   void Look(int64_t min_version, absl::Duration wait)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnLookup(absl::StatusOr<v1::ActorInfo> info) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnReplies(Stream* stream, const absl::Cord& frame)
+  void OnLookup(uint64_t epoch, absl::StatusOr<v1::ActorInfo> info)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnStreamEnded(Stream* stream, const absl::Status& status)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // The calls to put into the next frame. Empty if there are none.
+  void OnInfo(v1::ActorInfo info, Outcomes* outcomes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Goes on with `step` after the present back-off.
+  void Pause(std::function<void()> step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GoIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnSession(const SessionMessage& session, Outcomes* outcomes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // --- Time without contact.
+  void BeginTrouble(const absl::Status& error)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndTrouble() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnTroubleTimeout(uint64_t trouble) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // --- Calls.
+  void Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Cord NextFrame() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void FailLost(const absl::Status& status, Failures* failures)
+  // The session is over, and with it what the actor knew of it. Calls that were
+  // sent wait again if they have retries left, else fail with `status`.
+  void EndSession(const absl::Status& status, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void FailUnsent(const absl::Status& status, Failures* failures)
+  // Puts calls that were sent before those that were not, in their order.
+  void Requeue(std::vector<std::pair<uint64_t, PendingCall>> calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static void Run(Failures failures);
-  absl::Status DeathStatus(const v1::ActorInfo& info) const;
+  // Fails the calls that wait: all, or those without retries.
+  void FailUnsent(const absl::Status& status, bool all, Outcomes* outcomes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FailAll(const absl::Status& status, Outcomes* outcomes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Fail(PendingCall call, const absl::Status& status, Outcomes* outcomes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRoom(size_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !unsent_.empty() || !sent_.empty();
+  }
+  std::string Where() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Run(Outcomes outcomes);
 
   const ActorIdentity actor_;
-  const std::string token_;
-  const std::string head_address_;
-  const Lookup lookup_;
+  const Options options_;
 
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kIdle;
+  // Grows with every step: a lookup or pause of an earlier one is void.
+  uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status death_ ABSL_GUARDED_BY(mu_);
   v1::ActorInfo info_ ABSL_GUARDED_BY(mu_);  // As last heard from the head.
-  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ActorStream> stream_ ABSL_GUARDED_BY(mu_);
+
+  // The session. Its id is empty before the first stream to a process.
+  std::string session_id_ ABSL_GUARDED_BY(mu_);
+  int32_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;  // Of that process.
+  bool established_ ABSL_GUARDED_BY(mu_) = false;  // Calls may have been sent.
+  absl::Time connected_at_ ABSL_GUARDED_BY(mu_);
   uint64_t next_call_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::deque<PendingCall> unsent_ ABSL_GUARDED_BY(mu_);
-  uint64_t unsent_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<uint64_t, std::shared_ptr<CallState>> sent_ ABSL_GUARDED_BY(mu_);
-  // Were on their way when a stream broke; their fate is being asked for.
-  std::vector<std::shared_ptr<CallState>> lost_ ABSL_GUARDED_BY(mu_);
-  // How the last stream ended.
-  absl::Status break_ ABSL_GUARDED_BY(mu_);
-  // Streams that broke since the last reply, without news from the head.
-  int breaks_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<uint64_t, PendingCall> sent_ ABSL_GUARDED_BY(mu_);
+  uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // To go with the next frame.
+  std::vector<uint64_t> acknowledged_ ABSL_GUARDED_BY(mu_);
+  uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mu_);
+
+  // Trouble: since when neither replies nor news come. Infinite: there is none.
+  absl::Time trouble_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  uint64_t trouble_ ABSL_GUARDED_BY(mu_) = 0;  // Counts them.
+  absl::Status last_error_ ABSL_GUARDED_BY(mu_);
+  int attempts_ ABSL_GUARDED_BY(mu_) = 0;  // To connect, since it began.
+  absl::Duration backoff_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace internal

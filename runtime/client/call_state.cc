@@ -45,7 +45,8 @@ std::shared_ptr<CallState> CallState::Failed(std::string description,
   return state;
 }
 
-void CallState::Complete(absl::StatusOr<absl::Cord> result) {
+void CallState::Complete(absl::StatusOr<absl::Cord> result,
+                         absl::string_view where) {
   std::vector<std::function<void()>> callbacks;
   {
     absl::MutexLock lock(&mu_);
@@ -56,7 +57,9 @@ void CallState::Complete(absl::StatusOr<absl::Cord> result) {
     } else {
       result_ = absl::Status(
           result.status().code(),
-          absl::StrCat(description_, ": ", result.status().message()));
+          absl::StrCat(description_, where.empty() ? "" : " (", where,
+                       where.empty() ? "" : ")", ": ",
+                       result.status().message()));
     }
     callbacks.swap(callbacks_);
   }
@@ -64,13 +67,29 @@ void CallState::Complete(absl::StatusOr<absl::Cord> result) {
 }
 
 absl::StatusOr<absl::Cord> CallState::Wait(absl::Duration timeout) const {
-  absl::MutexLock lock(&mu_);
-  if (!mu_.AwaitWithTimeout(absl::Condition(&done_), timeout)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(description_, ": no reply within ",
-                     absl::FormatDuration(timeout), "; the call goes on"));
+  {
+    absl::MutexLock lock(&mu_);
+    if (mu_.AwaitWithTimeout(absl::Condition(&done_), timeout)) return result_;
   }
-  return result_;
+  return TimedOut(timeout);
+}
+
+absl::Status CallState::TimedOut(absl::Duration timeout) const {
+  std::string state;
+  if (const std::shared_ptr<CallOwner> owner = owner_.lock()) {
+    state = owner->DescribeCall(this);
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(description_, ": no reply within ",
+                   absl::FormatDuration(timeout), "; ", state,
+                   state.empty() ? "" : "; ", "the call goes on"));
+}
+
+void CallState::Cancel() {
+  if (done()) return;
+  if (const std::shared_ptr<CallOwner> owner = owner_.lock()) {
+    owner->CancelCall(this);
+  }
 }
 
 bool CallState::done() const {
@@ -129,9 +148,7 @@ absl::Status WaitForAllOrFailure(
     }
     if (!call->done()) {
       if (late.ok()) {
-        late = absl::DeadlineExceededError(
-            absl::StrCat(call->description(), ": no reply within ",
-                         absl::FormatDuration(timeout), "; the call goes on"));
+        late = call->TimedOut(timeout);
       }
       continue;
     }

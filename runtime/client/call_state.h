@@ -13,11 +13,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace miniray {
 namespace internal {
+
+class CallState;
+
+// What carries calls, as their states see it.
+class CallOwner {
+ public:
+  virtual ~CallOwner() = default;
+  // The caller wants the call no more; it ends as CANCELLED if it has not run.
+  virtual void CancelCall(const CallState* call) = 0;
+  // What the call waits for, e.g. "it was sent to node-1 12 s ago".
+  virtual std::string DescribeCall(const CallState* call) = 0;
+};
 
 // Thread-safe.
 class CallState {
@@ -30,8 +43,16 @@ class CallState {
   static std::shared_ptr<CallState> Failed(std::string description,
                                            absl::Status status);
 
-  // Sets the serialized result; the first one counts.
-  void Complete(absl::StatusOr<absl::Cord> result) ABSL_LOCKS_EXCLUDED(mu_);
+  // Sets the serialized result; the first one counts. `where`, if not empty, is
+  // put into the message of an error: "node-1 on host-a".
+  void Complete(absl::StatusOr<absl::Cord> result, absl::string_view where = "")
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Set before the call is shared.
+  void set_owner(std::weak_ptr<CallOwner> owner) { owner_ = std::move(owner); }
+
+  // See CallOwner; nothing happens to a call that is done.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Blocks until the call is done. Errors: DEADLINE_EXCEEDED, or the call's.
   absl::StatusOr<absl::Cord> Wait(absl::Duration timeout) const
@@ -45,8 +66,12 @@ class CallState {
 
   const std::string& description() const { return description_; }
 
+  // The message of a Get that timed out. `timeout` is only told.
+  absl::Status TimedOut(absl::Duration timeout) const;
+
  private:
   const std::string description_;
+  std::weak_ptr<CallOwner> owner_;
   mutable absl::Mutex mu_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   absl::StatusOr<absl::Cord> result_ ABSL_GUARDED_BY(mu_);

@@ -22,6 +22,9 @@ inline constexpr int kMaxMessageBytes = 0x7fffffff;
 // Metadata keys.
 inline constexpr char kTokenKey[] = "miniray-token";
 inline constexpr char kActorKey[] = "miniray-actor";
+inline constexpr char kIncarnationKey[] = "miniray-incarnation";
+inline constexpr char kCallerKey[] = "miniray-caller";
+inline constexpr char kResumeKey[] = "miniray-resume";
 
 // Returns a channel to "HOST:PORT" with its own connection, keep-alive pings (a
 // peer that vanished is noticed within 20 s even when idle), quick reconnects

@@ -12,10 +12,13 @@ namespace {
 
 using Type = WireField::Type;
 
-// CallFrame.calls and ReplyFrame.replies.
+// CallFrame.calls and ReplyFrame.replies, and what else is in a frame.
 constexpr int kEntries = 1;
+constexpr int kAcknowledged = 2, kCancelled = 3, kReleased = 4, kSession = 2;
 // Call.
-constexpr int kCallId = 1, kMethod = 2, kArgs = 3;
+constexpr int kCallId = 1, kMethod = 2, kArgs = 3, kGroup = 4, kKeep = 5;
+// Session.
+constexpr int kKnown = 1, kLastCallId = 2;
 // Reply (call_id as in Call) and Status.
 constexpr int kStatus = 2, kResult = 3, kCode = 1, kText = 2;
 
@@ -51,6 +54,10 @@ absl::Status DecodeEntry(const absl::Cord& bytes, CallMessage* call) {
       absl::CopyCordToString(field.bytes, &call->method);
     } else if (field.number == kArgs && field.type == Type::kBytes) {
       call->args.push_back(std::move(field.bytes));
+    } else if (field.number == kGroup && field.type == Type::kBytes) {
+      absl::CopyCordToString(field.bytes, &call->concurrency_group);
+    } else if (field.number == kKeep && field.type == Type::kVarint) {
+      call->keep_result = field.scalar != 0;
     }
   }
   return absl::OkStatus();
@@ -72,17 +79,38 @@ absl::Status DecodeEntry(const absl::Cord& bytes, ReplyMessage* reply) {
   return absl::OkStatus();
 }
 
-template <class Entry>
-absl::StatusOr<std::vector<Entry>> DecodeFrame(const absl::Cord& frame) {
-  std::vector<Entry> entries;
-  WireReader reader(frame);
+absl::Status DecodeSession(const absl::Cord& bytes, SessionMessage* session) {
+  WireReader reader(bytes);
   WireField field;
   while (!reader.done()) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
-    if (field.number != kEntries || field.type != Type::kBytes) continue;
-    MR_RETURN_IF_ERROR(DecodeEntry(field.bytes, &entries.emplace_back()));
+    if (field.type != Type::kVarint) continue;
+    if (field.number == kKnown) session->known = field.scalar != 0;
+    if (field.number == kLastCallId) session->last_call_id = field.scalar;
   }
-  return entries;
+  return absl::OkStatus();
+}
+
+absl::Status CheckCount(size_t count) {
+  if (count < kMaxFrameEntries) return absl::OkStatus();
+  return absl::InvalidArgumentError("a frame has too many entries");
+}
+
+// A field of `repeated uint64`, packed or not.
+absl::Status DecodeIds(const WireField& field, std::vector<uint64_t>* ids) {
+  if (field.type == Type::kVarint) {
+    MR_RETURN_IF_ERROR(CheckCount(ids->size()));
+    ids->push_back(field.scalar);
+    return absl::OkStatus();
+  }
+  if (field.type != Type::kBytes) return absl::OkStatus();
+  WireReader reader(field.bytes);
+  while (!reader.done()) {
+    MR_RETURN_IF_ERROR(CheckCount(ids->size()));
+    MR_ASSIGN_OR_RETURN(const uint64_t id, reader.RawVarint());
+    ids->push_back(id);
+  }
+  return absl::OkStatus();
 }
 
 absl::Cord Frame(WireWriter entry) {
@@ -93,12 +121,40 @@ absl::Cord Frame(WireWriter entry) {
 
 }  // namespace
 
-absl::Cord EncodeCall(const CallMessage& call) {
+absl::Cord EncodeCallBody(const CallMessage& call) {
+  WireWriter body;
+  body.Bytes(kMethod, absl::string_view(call.method));
+  for (const absl::Cord& arg : call.args) body.Bytes(kArgs, arg);
+  if (!call.concurrency_group.empty()) {
+    body.Bytes(kGroup, absl::string_view(call.concurrency_group));
+  }
+  if (call.keep_result) body.Varint(kKeep, 1);
+  return std::move(body).Take();
+}
+
+void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame) {
   WireWriter entry;
-  entry.Varint(kCallId, call.call_id);
-  entry.Bytes(kMethod, absl::string_view(call.method));
-  for (const absl::Cord& arg : call.args) entry.Bytes(kArgs, arg);
-  return Frame(std::move(entry));
+  entry.Varint(kCallId, call_id);
+  entry.Raw(body);
+  frame->Message(kEntries, std::move(entry));
+}
+
+void AppendAcknowledged(const std::vector<uint64_t>& ids, WireWriter* frame) {
+  frame->PackedVarints(kAcknowledged, ids);
+}
+
+void AppendCancelled(const std::vector<uint64_t>& ids, WireWriter* frame) {
+  frame->PackedVarints(kCancelled, ids);
+}
+
+void AppendReleased(absl::string_view object_id, WireWriter* frame) {
+  frame->Bytes(kReleased, object_id);
+}
+
+absl::Cord EncodeCall(const CallMessage& call) {
+  WireWriter frame;
+  AppendCall(call.call_id, EncodeCallBody(call), &frame);
+  return std::move(frame).Take();
 }
 
 absl::Cord EncodeReply(const ReplyMessage& reply) {
@@ -116,14 +172,53 @@ absl::Cord EncodeReply(const ReplyMessage& reply) {
   return Frame(std::move(entry));
 }
 
-absl::StatusOr<std::vector<CallMessage>> DecodeCallFrame(
-    const absl::Cord& frame) {
-  return DecodeFrame<CallMessage>(frame);
+absl::Cord EncodeSession(const SessionMessage& session) {
+  WireWriter entry;
+  if (session.known) entry.Varint(kKnown, 1);
+  entry.Varint(kLastCallId, session.last_call_id);
+  WireWriter frame;
+  frame.Message(kSession, std::move(entry));
+  return std::move(frame).Take();
 }
 
-absl::StatusOr<std::vector<ReplyMessage>> DecodeReplyFrame(
-    const absl::Cord& frame) {
-  return DecodeFrame<ReplyMessage>(frame);
+absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& bytes) {
+  CallFrame frame;
+  WireReader reader(bytes);
+  WireField field;
+  while (!reader.done()) {
+    MR_RETURN_IF_ERROR(reader.Next(&field));
+    if (field.number == kEntries && field.type == Type::kBytes) {
+      MR_RETURN_IF_ERROR(CheckCount(frame.calls.size()));
+      MR_RETURN_IF_ERROR(DecodeEntry(field.bytes, &frame.calls.emplace_back()));
+    } else if (field.number == kAcknowledged) {
+      MR_RETURN_IF_ERROR(DecodeIds(field, &frame.acknowledged));
+    } else if (field.number == kCancelled) {
+      MR_RETURN_IF_ERROR(DecodeIds(field, &frame.cancelled));
+    } else if (field.number == kReleased && field.type == Type::kBytes) {
+      MR_RETURN_IF_ERROR(CheckCount(frame.released.size()));
+      absl::CopyCordToString(field.bytes, &frame.released.emplace_back());
+    }
+  }
+  return frame;
+}
+
+absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& bytes) {
+  ReplyFrame frame;
+  WireReader reader(bytes);
+  WireField field;
+  while (!reader.done()) {
+    MR_RETURN_IF_ERROR(reader.Next(&field));
+    if (field.type != Type::kBytes) continue;
+    if (field.number == kEntries) {
+      MR_RETURN_IF_ERROR(CheckCount(frame.replies.size()));
+      MR_RETURN_IF_ERROR(
+          DecodeEntry(field.bytes, &frame.replies.emplace_back()));
+    } else if (field.number == kSession) {
+      MR_RETURN_IF_ERROR(
+          DecodeSession(field.bytes, &frame.session.emplace()));
+    }
+  }
+  return frame;
 }
 
 }  // namespace internal

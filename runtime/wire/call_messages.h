@@ -5,6 +5,7 @@
 #define MINIRAY_RUNTIME_WIRE_CALL_MESSAGES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
+#include "runtime/wire/wire.h"
 
 namespace miniray {
 namespace internal {
@@ -20,6 +22,15 @@ struct CallMessage {
   uint64_t call_id = 0;
   std::string method;
   std::vector<absl::Cord> args;  // Serialized Values.
+  std::string concurrency_group;
+  bool keep_result = false;
+};
+
+struct CallFrame {
+  std::vector<CallMessage> calls;
+  std::vector<uint64_t> acknowledged;
+  std::vector<uint64_t> cancelled;
+  std::vector<std::string> released;
 };
 
 struct ReplyMessage {
@@ -28,16 +39,38 @@ struct ReplyMessage {
   absl::Cord result;  // A serialized Value.
 };
 
+struct SessionMessage {
+  bool known = false;
+  uint64_t last_call_id = 0;
+};
+
+struct ReplyFrame {
+  std::vector<ReplyMessage> replies;
+  std::optional<SessionMessage> session;
+};
+
+// A Call without its id, which is known only when it is sent.
+absl::Cord EncodeCallBody(const CallMessage& call);
+
+// Appends one entry of CallFrame.calls to `frame`.
+void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame);
+void AppendAcknowledged(const std::vector<uint64_t>& ids, WireWriter* frame);
+void AppendCancelled(const std::vector<uint64_t>& ids, WireWriter* frame);
+void AppendReleased(absl::string_view object_id, WireWriter* frame);
+
 // One entry of CallFrame.calls (ReplyFrame.replies), with its tag: entries put
 // one after the other make a frame.
 absl::Cord EncodeCall(const CallMessage& call);
 absl::Cord EncodeReply(const ReplyMessage& reply);
+absl::Cord EncodeSession(const SessionMessage& session);
 
-// Errors: INVALID_ARGUMENT, malformed.
-absl::StatusOr<std::vector<CallMessage>> DecodeCallFrame(
-    const absl::Cord& frame);
-absl::StatusOr<std::vector<ReplyMessage>> DecodeReplyFrame(
-    const absl::Cord& frame);
+// Entries of one kind that a frame may hold: what a receiver makes of an entry
+// is larger than the entry.
+inline constexpr size_t kMaxFrameEntries = 1 << 18;
+
+// Errors: INVALID_ARGUMENT, malformed, or too many entries.
+absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& frame);
+absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& frame);
 
 }  // namespace internal
 }  // namespace miniray

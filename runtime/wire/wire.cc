@@ -66,6 +66,13 @@ void WireWriter::Double(int field, double value) {
   }
 }
 
+void WireWriter::PackedVarints(int field, const std::vector<uint64_t>& values) {
+  if (values.empty()) return;
+  WireWriter packed;
+  for (const uint64_t value : values) packed.RawVarint(value);
+  Message(field, std::move(packed));
+}
+
 void WireWriter::Bytes(int field, absl::string_view bytes) {
   Tag(field, kLengthDelimited);
   RawVarint(bytes.size());

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,7 @@ class WireWriter {
   void Varint(int field, uint64_t value);
   void SignedVarint(int field, int64_t value);  // sint64: zigzag
   void Double(int field, double value);
+  void PackedVarints(int field, const std::vector<uint64_t>& values);
   void Bytes(int field, absl::string_view bytes);  // string or bytes
   void Bytes(int field, absl::Cord bytes);         // shares the cord's memory
   // A message that `nested` holds.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
@@ -19,6 +20,7 @@ namespace miniray {
 namespace internal {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -64,8 +66,9 @@ TEST(CallMessagesTest, ProtobufsCallsAreReadByUs) {
   call->add_args()->mutable_tensor()->set_data(std::string(5000, 't'));
   frame.add_calls();  // All at their defaults: an empty entry.
 
-  const auto calls = DecodeCallFrame(absl::Cord(frame.SerializeAsString()));
-  ASSERT_THAT(calls, IsOk());
+  const auto parsed = DecodeCallFrame(absl::Cord(frame.SerializeAsString()));
+  ASSERT_THAT(parsed, IsOk());
+  const std::vector<CallMessage>* calls = &parsed->calls;
   ASSERT_THAT(*calls, SizeIs(2));
   EXPECT_EQ((*calls)[0].call_id, 77u);
   EXPECT_EQ((*calls)[0].method, "Scale");
@@ -101,14 +104,64 @@ TEST(CallMessagesTest, OurRepliesAreReadByProtobuf) {
   EXPECT_FALSE(parsed.replies(1).has_result());
 }
 
+TEST(CallMessagesTest, WhatElseAFrameHoldsPassesBothWays) {
+  WireWriter writer;
+  CallMessage call;
+  call.method = "Train";
+  call.concurrency_group = "slow";
+  call.keep_result = true;
+  AppendCall(5, EncodeCallBody(call), &writer);
+  AppendAcknowledged({1, 300, kMaxId}, &writer);
+  AppendCancelled({7}, &writer);
+  AppendReleased("object-1", &writer);
+  const absl::Cord bytes = std::move(writer).Take();
+  v1::CallFrame parsed;
+  ASSERT_TRUE(parsed.ParseFromString(std::string(bytes)));
+  EXPECT_EQ(parsed.SerializeAsString(), std::string(bytes));
+  EXPECT_EQ(parsed.calls(0).call_id(), 5u);
+  EXPECT_EQ(parsed.calls(0).concurrency_group(), "slow");
+  EXPECT_TRUE(parsed.calls(0).keep_result());
+  const auto frame = DecodeCallFrame(bytes);
+  ASSERT_THAT(frame, IsOk());
+  EXPECT_EQ(frame->calls.front().concurrency_group, "slow");
+  EXPECT_TRUE(frame->calls.front().keep_result);
+  EXPECT_THAT(frame->acknowledged, ElementsAre(1u, 300u, kMaxId));
+  EXPECT_THAT(frame->cancelled, ElementsAre(7u));
+  EXPECT_THAT(frame->released, ElementsAre("object-1"));
+
+  v1::ReplyFrame reply;
+  ASSERT_TRUE(reply.ParseFromString(std::string(EncodeSession({true, 300}))));
+  EXPECT_TRUE(reply.session().known());
+  EXPECT_EQ(reply.session().last_call_id(), 300u);
+  const auto session = DecodeReplyFrame(EncodeSession({false, 0}));
+  ASSERT_THAT(session, IsOk());
+  ASSERT_TRUE(session->session.has_value());
+  EXPECT_FALSE(session->session->known);
+  EXPECT_FALSE(DecodeReplyFrame(absl::Cord())->session.has_value());
+}
+
+TEST(CallMessagesTest, AFrameOfTooManyEntriesIsRefused) {
+  const std::vector<uint64_t> ids(kMaxFrameEntries + 1, 1);
+  WireWriter acknowledged;
+  AppendAcknowledged(ids, &acknowledged);
+  EXPECT_THAT(DecodeCallFrame(std::move(acknowledged).Take()),
+              StatusIs(kInvalid));
+  std::string empty_calls;
+  for (size_t i = 0; i <= kMaxFrameEntries; ++i) {
+    empty_calls.append("\x0a\x00", 2);
+  }
+  EXPECT_THAT(DecodeCallFrame(absl::Cord(empty_calls)), StatusIs(kInvalid));
+  EXPECT_THAT(DecodeReplyFrame(absl::Cord(empty_calls)), StatusIs(kInvalid));
+}
+
 TEST(CallMessagesTest, EveryStatusCodePasses) {
   for (int code = 0; code <= 16; ++code) {
     ReplyMessage reply;
     reply.status = absl::Status(static_cast<absl::StatusCode>(code), "why");
     const auto decoded = DecodeReplyFrame(EncodeReply(reply));
     ASSERT_THAT(decoded, IsOk());
-    ASSERT_THAT(*decoded, SizeIs(1));
-    EXPECT_EQ(decoded->front().status, reply.status);
+    ASSERT_THAT(decoded->replies, SizeIs(1));
+    EXPECT_EQ(decoded->replies.front().status, reply.status);
   }
 }
 
@@ -119,8 +172,9 @@ TEST(CallMessagesTest, ProtobufsRepliesAreReadByUs) {
   reply->mutable_result()->set_string_value("fine");
   frame.add_replies()->mutable_status()->set_code(5);
   frame.add_replies()->mutable_status();  // Code 0: OK.
-  const auto replies = DecodeReplyFrame(absl::Cord(frame.SerializeAsString()));
-  ASSERT_THAT(replies, IsOk());
+  const auto parsed = DecodeReplyFrame(absl::Cord(frame.SerializeAsString()));
+  ASSERT_THAT(parsed, IsOk());
+  const std::vector<ReplyMessage>* replies = &parsed->replies;
   ASSERT_THAT(*replies, SizeIs(3));
   EXPECT_EQ((*replies)[0].call_id, kMaxId);
   EXPECT_THAT((*replies)[0].status, IsOk());
@@ -138,7 +192,7 @@ TEST(CallMessagesTest, AnUnknownCodeIsUnknown) {
     const auto replies =
         DecodeReplyFrame(absl::Cord(frame.SerializeAsString()));
     ASSERT_THAT(replies, IsOk());
-    EXPECT_THAT(replies->front().status,
+    EXPECT_THAT(replies->replies.front().status,
                 StatusIs(absl::StatusCode::kUnknown, "what"));
   }
 }
@@ -159,14 +213,14 @@ TEST(CallMessagesTest, LargeArgumentsAreNotCopied) {
   call.args = {absl::MakeCordFromExternal(memory, [](absl::string_view) {})};
   const auto decoded = DecodeCallFrame(EncodeCall(call));
   ASSERT_THAT(decoded, IsOk());
-  const auto flat = decoded->front().args.front().TryFlat();
+  const auto flat = decoded->calls.front().args.front().TryFlat();
   ASSERT_TRUE(flat.has_value());
   EXPECT_EQ(flat->data(), memory.data());
 }
 
 TEST(CallMessagesTest, EmptyFrame) {
-  EXPECT_THAT(DecodeCallFrame(absl::Cord()).value(), IsEmpty());
-  EXPECT_THAT(DecodeReplyFrame(absl::Cord()).value(), IsEmpty());
+  EXPECT_THAT(DecodeCallFrame(absl::Cord()).value().calls, IsEmpty());
+  EXPECT_THAT(DecodeReplyFrame(absl::Cord()).value().replies, IsEmpty());
 }
 
 TEST(CallMessagesTest, UnknownFieldsAndWrongWireTypesAreSkipped) {
@@ -179,13 +233,13 @@ TEST(CallMessagesTest, UnknownFieldsAndWrongWireTypesAreSkipped) {
   WireWriter frame;
   frame.Varint(1, 3);  // calls, as a number
   frame.Message(1, std::move(entry));
-  frame.Bytes(2, absl::string_view("later"));
+  frame.Bytes(99, absl::string_view("later"));
   const absl::Cord bytes = std::move(frame).Take();
-  const auto calls = DecodeCallFrame(bytes);
-  ASSERT_THAT(calls, IsOk());
-  ASSERT_THAT(*calls, SizeIs(1));
-  EXPECT_EQ(calls->front().call_id, 9u);
-  EXPECT_THAT(calls->front().method, IsEmpty());
+  const auto decoded = DecodeCallFrame(bytes);
+  ASSERT_THAT(decoded, IsOk());
+  ASSERT_THAT(decoded->calls, SizeIs(1));
+  EXPECT_EQ(decoded->calls.front().call_id, 9u);
+  EXPECT_THAT(decoded->calls.front().method, IsEmpty());
   v1::CallFrame parsed;
   ASSERT_TRUE(parsed.ParseFromString(std::string(bytes)));
   EXPECT_EQ(parsed.calls(0).call_id(), 9u);

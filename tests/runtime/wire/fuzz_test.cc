@@ -162,15 +162,15 @@ TEST(FuzzTest, FramesAsProtobufReadsThem) {
   for (int i = 0; i < kRounds; ++i) {
     const std::string message = fuzzer.Message();
     const absl::Cord bytes = fuzzer.AsCord(message);
-    absl::StatusOr<std::vector<internal::CallMessage>> calls;
-    Bounded(message.size(), [&] { calls = internal::DecodeCallFrame(bytes); });
+    absl::StatusOr<internal::CallFrame> frame;
+    Bounded(message.size(), [&] { frame = internal::DecodeCallFrame(bytes); });
     Bounded(message.size(), [&] { (void)internal::DecodeReplyFrame(bytes); });
     v1::CallFrame parsed;
-    if (!calls.ok() || !parsed.ParseFromString(message)) continue;
+    if (!frame.ok() || !parsed.ParseFromString(message)) continue;
     ++both;
-    ASSERT_EQ(static_cast<int>(calls->size()), parsed.calls_size());
+    ASSERT_EQ(static_cast<int>(frame->calls.size()), parsed.calls_size());
     for (int j = 0; j < parsed.calls_size(); ++j) {
-      const internal::CallMessage& ours = (*calls)[static_cast<size_t>(j)];
+      const internal::CallMessage& ours = frame->calls[static_cast<size_t>(j)];
       ASSERT_EQ(ours.call_id, parsed.calls(j).call_id());
       ASSERT_EQ(ours.method, parsed.calls(j).method());
       ASSERT_EQ(static_cast<int>(ours.args.size()),

@@ -1,0 +1,82 @@
+#include "runtime/actor/call_queue.h"
+
+#include <iterator>
+#include <utility>
+
+#include "runtime/actor/call_session.h"
+
+namespace miniray {
+namespace internal {
+
+CallQueue::Calls CallQueue::Push(Calls calls) {
+  absl::MutexLock lock(&mu_);
+  if (closed_) return calls;
+  for (auto& call : calls) calls_.push_back(std::move(call));
+  return {};
+}
+
+std::unique_ptr<QueuedCall> CallQueue::Pop(absl::Time deadline) {
+  absl::MutexLock lock(&mu_);
+  auto ready = [this] {
+    mu_.AssertHeld();
+    return closed_ || !calls_.empty();
+  };
+  while (true) {
+    if (!ready()) {
+      ++idle_;
+      mu_.AwaitWithDeadline(absl::Condition(&ready), deadline);
+      --idle_;
+    }
+    if (calls_.empty()) return nullptr;
+    std::unique_ptr<QueuedCall> call = std::move(calls_.front());
+    calls_.pop_front();
+    const CallSession* session = call->session.get();
+    if (!session->stalled() &&
+        (parked_.empty() || parked_.find(session) == parked_.end())) {
+      return call;
+    }
+    parked_[session].push_back(std::move(call));
+  }
+}
+
+void CallQueue::Resume(const CallSession* session) {
+  absl::MutexLock lock(&mu_);
+  auto it = parked_.find(session);
+  if (it == parked_.end()) return;
+  calls_.insert(calls_.begin(), std::make_move_iterator(it->second.begin()),
+                std::make_move_iterator(it->second.end()));
+  parked_.erase(it);
+}
+
+CallQueue::Calls CallQueue::Close() {
+  absl::MutexLock lock(&mu_);
+  closed_ = true;
+  Calls dropped;
+  for (auto& [session, calls] : parked_) {
+    for (auto& call : calls) dropped.push_back(std::move(call));
+  }
+  for (auto& call : calls_) dropped.push_back(std::move(call));
+  parked_.clear();
+  calls_.clear();
+  return dropped;
+}
+
+bool CallQueue::closed() const {
+  absl::MutexLock lock(&mu_);
+  return closed_;
+}
+
+size_t CallQueue::size() const {
+  absl::MutexLock lock(&mu_);
+  size_t size = calls_.size();
+  for (const auto& [session, calls] : parked_) size += calls.size();
+  return size;
+}
+
+int CallQueue::idle() const {
+  absl::MutexLock lock(&mu_);
+  return idle_;
+}
+
+}  // namespace internal
+}  // namespace miniray

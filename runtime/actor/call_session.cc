@@ -1,0 +1,241 @@
+#include "runtime/actor/call_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+// A stream is not read further while this many calls of its session wait, or
+// this many bytes of calls and of replies that are to be sent: gRPC's flow
+// control then holds the caller back, and memory stays bounded.
+constexpr size_t kMaxPendingCalls = 4096;
+constexpr uint64_t kMaxPendingBytes = uint64_t{256} << 20;
+
+// None of a session's calls runs while this much of its replies was not
+// acknowledged. The acknowledgements stand behind calls that are on their way
+// already, so those are read on, up to kMaxOverrun times the limits; beyond,
+// the stream is ended: a new one begins with the acknowledgements.
+constexpr size_t kMaxReplies = 65536;
+constexpr uint64_t kMaxReplyBytes = uint64_t{256} << 20;
+constexpr int kMaxOverrun = 4;
+
+// Replies that are ready travel together up to this size.
+constexpr uint64_t kFrameBytes = 1 << 20;
+
+}  // namespace
+
+void CallSession::Attach(std::shared_ptr<SessionStream> stream, bool known) {
+  absl::MutexLock lock(&mu_);
+  if (stream_ != nullptr) stream_->Cancel();
+  stream_ = std::move(stream);
+  writing_ = false;
+  outbox_.clear();
+  outbox_.push_back(EncodeSession({known, last_call_id_}));
+  std::vector<uint64_t> ids;
+  for (const auto& [id, reply] : replies_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  for (const uint64_t id : ids) outbox_.push_back(replies_[id]);
+  outbox_bytes_ = reply_bytes_ + outbox_.front().size();
+  reading_ = true;
+  stream_->Read();
+  WriteMore();
+}
+
+void CallSession::OnFrame(SessionStream* from, const absl::Cord& bytes) {
+  absl::StatusOr<CallFrame> frame = DecodeCallFrame(bytes);
+  absl::MutexLock lock(&mu_);
+  if (from != stream_.get()) return;
+  reading_ = false;
+  const absl::Status status =
+      frame.ok() ? Accept(*std::move(frame), bytes.size()) : frame.status();
+  if (!status.ok()) return stream_->Finish(status);
+  UpdateStalled();
+  ReadMore();
+}
+
+absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
+  for (const uint64_t id : frame.acknowledged) {
+    auto it = replies_.find(id);
+    if (it == replies_.end()) continue;
+    reply_bytes_ -= it->second.size();
+    replies_.erase(it);
+  }
+  for (const std::string& id : frame.released) owner_->OnReleased(id);
+  const uint64_t each = bytes / std::max<size_t>(frame.calls.size(), 1);
+  const int64_t now = absl::GetCurrentTimeNanos() / 1000;
+  CallQueue* queue = nullptr;
+  std::vector<std::unique_ptr<QueuedCall>> calls;
+  auto push = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (calls.empty()) return;
+    for (const auto& call : queue->Push(std::exchange(calls, {}))) {
+      pending_bytes_ -= call->bytes;
+      pending_.erase(call->message.call_id);
+      Refuse(call->message.call_id,
+             absl::UnavailableError("the actor is ending"));
+    }
+    owner_->OnQueued(queue);
+  };
+  for (CallMessage& message : frame.calls) {
+    const uint64_t id = message.call_id;
+    if (id <= last_call_id_) continue;  // It came with an earlier stream.
+    if (id != last_call_id_ + 1) {
+      push();
+      return absl::InvalidArgumentError(
+          absl::StrCat("call ", id, " follows call ", last_call_id_));
+    }
+    last_call_id_ = id;
+    absl::StatusOr<CallQueue*> next = owner_->QueueFor(message);
+    if (closing_.has_value() || !next.ok()) {
+      Refuse(id, closing_.has_value() ? *closing_ : next.status());
+      continue;
+    }
+    if (*next != queue) push();
+    queue = *next;
+    auto call = std::make_unique<QueuedCall>();
+    call->session = shared_from_this();
+    call->message = std::move(message);
+    call->bytes = each;
+    call->arrival_unix_us = now;
+    pending_.emplace(id, call.get());
+    pending_bytes_ += each;
+    calls.push_back(std::move(call));
+  }
+  push();
+  for (const uint64_t id : frame.cancelled) CancelCall(id);
+  WriteMore();
+  return absl::OkStatus();
+}
+
+void CallSession::CancelCall(uint64_t call_id) {
+  auto it = pending_.find(call_id);
+  if (it == pending_.end()) return;
+  QueuedCall* const call = it->second;
+  if (!call->Take(QueuedCall::State::kCancelled)) {
+    call->cancelled.store(true, std::memory_order_relaxed);
+    return;
+  }
+  pending_bytes_ -= call->bytes;
+  pending_.erase(it);
+  Refuse(call_id, absl::CancelledError("cancelled before it ran"));
+}
+
+void CallSession::Refuse(uint64_t call_id, absl::Status status) {
+  ReplyMessage reply;
+  reply.call_id = call_id;
+  reply.status = std::move(status);
+  AddReply(call_id, EncodeReply(reply));
+}
+
+void CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
+  absl::Cord bytes = EncodeReply(reply);
+  absl::MutexLock lock(&mu_);
+  if (pending_.erase(call.message.call_id) > 0) pending_bytes_ -= call.bytes;
+  AddReply(call.message.call_id, std::move(bytes));
+  UpdateStalled();
+  WriteMore();
+  ReadMore();
+}
+
+void CallSession::AddReply(uint64_t call_id, absl::Cord reply) {
+  if (abandoned_) return;
+  reply_bytes_ += reply.size();
+  if (stream_ != nullptr) {
+    outbox_bytes_ += reply.size();
+    outbox_.push_back(reply);
+  }
+  replies_.insert_or_assign(call_id, std::move(reply));
+}
+
+void CallSession::OnWritten(SessionStream* from, bool ok) {
+  absl::MutexLock lock(&mu_);
+  if (from != stream_.get()) return;
+  writing_ = false;
+  if (!ok) return;  // The stream is about to end.
+  WriteMore();
+  ReadMore();
+}
+
+bool CallSession::OnEnded(SessionStream* from) {
+  absl::MutexLock lock(&mu_);
+  if (from != stream_.get()) return false;
+  stream_.reset();
+  outbox_.clear();
+  outbox_bytes_ = 0;
+  return true;
+}
+
+void CallSession::WriteMore() {
+  if (stream_ == nullptr || writing_) return;
+  if (outbox_.empty()) {
+    if (closing_.has_value() && pending_.empty()) stream_->Finish(*closing_);
+    return;
+  }
+  absl::Cord frame;
+  do {
+    outbox_bytes_ -= outbox_.front().size();
+    frame.Append(std::move(outbox_.front()));
+    outbox_.pop_front();
+  } while (!outbox_.empty() &&
+           frame.size() + outbox_.front().size() <= kFrameBytes);
+  writing_ = true;
+  stream_->Write(frame);
+}
+
+void CallSession::ReadMore() {
+  if (stream_ == nullptr || reading_) return;
+  // All was sent, and the caller is to acknowledge it.
+  const bool overrun = reply_bytes_ >= outbox_bytes_ + kMaxReplyBytes ||
+                       replies_.size() >= outbox_.size() + kMaxReplies;
+  const int factor = overrun ? kMaxOverrun : 1;
+  if (pending_.size() >= kMaxPendingCalls * factor ||
+      pending_bytes_ + outbox_bytes_ >= kMaxPendingBytes * factor) {
+    if (overrun) {
+      stream_->Finish(absl::AbortedError(
+          "too many replies were not acknowledged; resume the session"));
+    }
+    return;
+  }
+  reading_ = true;
+  stream_->Read();
+}
+
+void CallSession::UpdateStalled() {
+  const bool stalled =
+      reply_bytes_ >= kMaxReplyBytes || replies_.size() >= kMaxReplies;
+  if (stalled_.exchange(stalled, std::memory_order_acq_rel) && !stalled) {
+    owner_->OnResumed(this);
+  }
+}
+
+void CallSession::Close(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  if (!closing_.has_value()) closing_ = status;
+  WriteMore();
+}
+
+void CallSession::Abandon() {
+  absl::MutexLock lock(&mu_);
+  abandoned_ = true;
+  replies_.clear();
+  reply_bytes_ = 0;
+  UpdateStalled();
+}
+
+bool CallSession::attached() const {
+  absl::MutexLock lock(&mu_);
+  return stream_ != nullptr;
+}
+
+uint64_t CallSession::reply_bytes() const {
+  absl::MutexLock lock(&mu_);
+  return reply_bytes_;
+}
+
+}  // namespace internal
+}  // namespace miniray

@@ -1,0 +1,132 @@
+// What an actor keeps of one caller: which calls arrived, which run or wait,
+// and the replies that the caller has not acknowledged. It outlives the streams
+// that carry it, so that a broken stream neither loses a call nor runs it
+// twice. See proto/actor.proto.
+
+#ifndef MINIRAY_RUNTIME_ACTOR_CALL_SESSION_H_
+#define MINIRAY_RUNTIME_ACTOR_CALL_SESSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/actor/call_queue.h"
+#include "runtime/wire/call_messages.h"
+
+namespace miniray {
+namespace internal {
+
+// The stream that carries a session at present. Its methods are called under
+// the session's lock and do not call back from inside.
+class SessionStream {
+ public:
+  virtual ~SessionStream() = default;
+  // Sends a frame; CallSession::OnWritten follows. REQUIRES: the one before was
+  // written.
+  virtual void Write(const absl::Cord& frame) = 0;
+  // Reads the next frame; CallSession::OnFrame follows if one comes.
+  virtual void Read() = 0;
+  // Ends the stream; what else is called after it has no effect.
+  virtual void Finish(const absl::Status& status) = 0;
+  // Ends it at once, from the side.
+  virtual void Cancel() = 0;
+};
+
+// The actor, as its sessions see it. Called under a session's lock.
+class SessionOwner {
+ public:
+  virtual ~SessionOwner() = default;
+  // The queue of the call's concurrency group. Errors: for the caller.
+  virtual absl::StatusOr<CallQueue*> QueueFor(const CallMessage& call) = 0;
+  // Calls were put into `queue`.
+  virtual void OnQueued(CallQueue* queue) = 0;
+  // The session is no longer stalled.
+  virtual void OnResumed(const CallSession* session) = 0;
+  // The caller needs a kept result no more.
+  virtual void OnReleased(const std::string& object_id) = 0;
+};
+
+// Thread-safe. Held by shared_ptr: calls refer to it.
+class CallSession : public std::enable_shared_from_this<CallSession> {
+ public:
+  // `owner` outlives the session's streams and calls.
+  CallSession(std::string caller, SessionOwner* owner)
+      : caller_(std::move(caller)), owner_(owner) {}
+
+  // From now on `stream` carries the session; the one before is cancelled.
+  // Sends what the session knows, then all replies that were not acknowledged.
+  void Attach(std::shared_ptr<SessionStream> stream, bool known)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From the stream. Those of one that was superseded have no effect.
+  void OnFrame(SessionStream* from, const absl::Cord& bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnWritten(SessionStream* from, bool ok) ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns whether the session now has no stream.
+  bool OnEnded(SessionStream* from) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends a call of this session, which must still be the holder's.
+  void Reply(const QueuedCall& call, const ReplyMessage& reply)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Fails what still arrives with `status`, and ends the stream once all
+  // replies are written.
+  void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Forgets the replies; nobody will come for them.
+  void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Too many replies wait for the caller: none of its calls shall run.
+  bool stalled() const { return stalled_.load(std::memory_order_acquire); }
+  bool attached() const ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t reply_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+  const std::string& caller() const { return caller_; }
+
+ private:
+  absl::Status Accept(CallFrame frame, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CancelCall(uint64_t call_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Refuse(uint64_t call_id, absl::Status status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddReply(uint64_t call_id, absl::Cord reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReadMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UpdateStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string caller_;
+  SessionOwner* const owner_;
+  std::atomic<bool> stalled_ = false;
+
+  mutable absl::Mutex mu_;
+  std::shared_ptr<SessionStream> stream_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> closing_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_call_id_ ABSL_GUARDED_BY(mu_) = 0;
+  // Calls without a reply.
+  absl::flat_hash_map<uint64_t, QueuedCall*> pending_ ABSL_GUARDED_BY(mu_);
+  uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // Not acknowledged, with their tags.
+  absl::flat_hash_map<uint64_t, absl::Cord> replies_ ABSL_GUARDED_BY(mu_);
+  uint64_t reply_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // What the present stream is still to carry.
+  std::deque<absl::Cord> outbox_ ABSL_GUARDED_BY(mu_);
+  uint64_t outbox_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_ACTOR_CALL_SESSION_H_

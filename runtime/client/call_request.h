@@ -1,0 +1,39 @@
+// A call, as the typed API hands it to the client.
+
+#ifndef MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
+#define MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
+
+#include <string>
+
+#include "runtime/actor/registry.h"
+
+namespace miniray {
+namespace internal {
+
+// Which actor; the address is looked up when needed.
+struct ActorIdentity {
+  std::string actor_id;
+  std::string class_name;
+  std::string name;
+  // Defaults of its creator for calls; see ActorOptions.
+  int max_retries = 0;
+  int max_pending_calls = 0;
+
+  // "Counter 'c'" or "Counter (actor-0123456789abcdef)".
+  std::string ToString() const;
+};
+
+struct CallRequest {
+  std::string method;
+  ArgumentList args;
+  // How often it is sent again when the actor died before it replied; -1: for
+  // ever.
+  int max_retries = 0;
+  std::string concurrency_group;
+  bool keep_result = false;
+};
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
