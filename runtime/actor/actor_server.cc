@@ -60,10 +60,9 @@ std::string Metadata(grpc::CallbackServerContext* context, const char* key) {
 
 constexpr char kNotHere[] = "this process of the actor does not live here";
 
-class Service
-    : public v1::ActorService::WithCallbackMethod_Inspect<
-          v1::ActorService::WithRawCallbackMethod_Channel<
-              v1::ActorService::Service>> {
+class Service : public v1::ActorService::WithCallbackMethod_Inspect<
+                    v1::ActorService::WithRawCallbackMethod_Channel<
+                        v1::ActorService::Service>> {
  public:
   Service(std::string token, ActorTable* table)
       : token_(std::move(token)), table_(table) {}
@@ -86,13 +85,12 @@ class Service
           absl::InvalidArgumentError("the stream names no session"));
     }
     std::shared_ptr<CallStream> stream;
-    const bool attached = actor->Attach(
-        caller, [&](std::shared_ptr<CallSession> session) {
-          stream = CallStream::Make(context, std::move(session),
-                                    [actor](CallStream* ended) {
-                                      actor->OnStreamEnded(ended->session(),
-                                                           ended);
-                                    });
+    const bool attached =
+        actor->Attach(caller, [&](std::shared_ptr<CallSession> session) {
+          stream = CallStream::Make(
+              context, std::move(session), [actor](CallStream* ended) {
+                actor->OnStreamEnded(ended->session(), ended);
+              });
           return stream;
         });
     if (!attached) {

@@ -99,13 +99,13 @@ void HostActorAndExit(
     _exit(1);
   }
   server->AddActor(control.host(), *std::move(hooks),
-                      [fd](const v1::ActorEvent& event) {
-                        Report(fd, event);
-                        if (event.has_construction_failed()) _exit(1);
-                        if (event.has_ending()) {
-                          _exit(event.ending().has_status() ? 1 : 0);
-                        }
-                      });
+                   [fd](const v1::ActorEvent& event) {
+                     Report(fd, event);
+                     if (event.has_construction_failed()) _exit(1);
+                     if (event.has_ending()) {
+                       _exit(event.ending().has_status() ? 1 : 0);
+                     }
+                   });
   while (true) pause();
 }
 

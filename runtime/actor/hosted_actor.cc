@@ -295,10 +295,9 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
 absl::StatusOr<absl::Cord> HostedActor::Invoke(const CallMessage& call) {
   const auto method = class_->methods.find(call.method);
   if (method == class_->methods.end()) {
-    return absl::UnimplementedError(absl::StrCat(class_->name,
-                                                 " has no method '",
-                                                 call.method,
-                                                 "' in its MINIRAY_ACTOR"));
+    return absl::UnimplementedError(
+        absl::StrCat(class_->name, " has no method '", call.method,
+                     "' in its MINIRAY_ACTOR"));
   }
   try {
     return method->second.run(object_.get(), call.args);
@@ -313,9 +312,8 @@ void HostedActor::AfterCall(Lane* lane) {
   if (!lane->exit_requested()) return;
   v1::ActorEvent event;
   event.mutable_ending();
-  EndWith(
-      absl::UnavailableError("the actor exited by itself (ExitActor)"),
-      std::move(event));
+  EndWith(absl::UnavailableError("the actor exited by itself (ExitActor)"),
+          std::move(event));
 }
 
 void HostedActor::End(const absl::Status& reason) {
@@ -383,10 +381,9 @@ void HostedActor::Emit(v1::ActorEvent event) {
   on_event_(std::move(event));
 }
 
-bool HostedActor::Attach(
-    const std::string& caller,
-    const std::function<std::shared_ptr<SessionStream>(
-        std::shared_ptr<CallSession>)>& make_stream) {
+bool HostedActor::Attach(const std::string& caller,
+                         const std::function<std::shared_ptr<SessionStream>(
+                             std::shared_ptr<CallSession>)>& make_stream) {
   absl::MutexLock lock(&sessions_mu_);
   ForgetOldSessions();
   auto it = sessions_.find(caller);
@@ -468,9 +465,8 @@ absl::StatusOr<CallQueue*> HostedActor::QueueFor(const CallMessage& call) {
     for (const auto& group : groups_) {
       if (group->name == call.concurrency_group) return &group->queue;
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("the actor has no concurrency group '",
-                     call.concurrency_group, "'"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the actor has no concurrency group '", call.concurrency_group, "'"));
   }
   if (!group_of_method_.empty()) {
     auto it = group_of_method_.find(call.method);

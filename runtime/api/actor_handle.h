@@ -4,6 +4,7 @@
 #define MINIRAY_RUNTIME_API_ACTOR_HANDLE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -18,6 +19,16 @@
 #include "runtime/wire/codec.h"
 
 namespace miniray {
+
+// How one call is made; see ActorHandle::With.
+struct CallOptions {
+  // How often the call is sent again when the actor died before it replied; -1:
+  // for ever. It may then have run more than once. Meanwhile it waits for the
+  // restart. Absent: as the actor's creator said.
+  std::optional<int> max_retries;
+  // Runs in this group instead of the method's own.
+  std::string concurrency_group;
+};
 
 // An actor whose class the holder does not know: calls go by name and are
 // checked by the actor. Thread-safe; cheap to copy; may travel as an argument.
@@ -40,7 +51,7 @@ class AnyActorHandle {
   template <class R, class... Args>
   ObjectRef<R> CallByName(absl::string_view method, Args&&... args) const {
     const std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
-    return Send<R>(method, values);
+    return Send<R>(method, values, CallOptions());
   }
 
   // Blocks until the actor's constructor has run. Errors: UNAVAILABLE, it died
@@ -56,16 +67,18 @@ class AnyActorHandle {
 
  protected:
   template <class R, class Tuple>
-  ObjectRef<R> Send(absl::string_view method, const Tuple& values) const {
+  ObjectRef<R> Send(absl::string_view method, const Tuple& values,
+                    const CallOptions& options) const {
     absl::StatusOr<internal::ArgumentList> args =
         internal::EncodeArguments(values);
     if (!args.ok()) return ObjectRef<R>(FailedCall(method, args.status()));
-    return ObjectRef<R>(Submit(method, *std::move(args)));
+    return ObjectRef<R>(Submit(method, *std::move(args), options));
   }
 
  private:
-  std::shared_ptr<internal::CallState> Submit(
-      absl::string_view method, internal::ArgumentList args) const;
+  std::shared_ptr<internal::CallState> Submit(absl::string_view method,
+                                              internal::ArgumentList args,
+                                              const CallOptions& options) const;
   std::shared_ptr<internal::CallState> FailedCall(absl::string_view method,
                                                   absl::Status status) const;
 
@@ -74,14 +87,50 @@ class AnyActorHandle {
 };
 
 template <class T>
+class ActorHandle;
+
+// A handle with options for the calls that are made through it.
+template <class T>
+class ActorCaller {
+ public:
+  ActorCaller(ActorHandle<T> handle, CallOptions options)
+      : handle_(std::move(handle)), options_(std::move(options)) {}
+
+  // As ActorHandle::Call.
+  template <auto Method, class... Args>
+  auto Call(Args&&... args) const {
+    return handle_.template CallWith<Method>(options_,
+                                             std::forward<Args>(args)...);
+  }
+
+ private:
+  ActorHandle<T> handle_;
+  CallOptions options_;
+};
+
+template <class T>
 class ActorHandle : public AnyActorHandle {
  public:
   using AnyActorHandle::AnyActorHandle;
 
   // Calls a method, e.g. counter.Call<&Counter::Add>(3), and returns at once.
-  // Calls of one process to one actor run in the order in which they are made.
+  // Calls of one process to one actor run in the order in which they are made,
+  // those of one concurrency group at least.
   template <auto Method, class... Args>
   auto Call(Args&&... args) const {
+    return CallWith<Method>(CallOptions(), std::forward<Args>(args)...);
+  }
+
+  // counter.With({.max_retries = 3}).Call<&Counter::Add>(3).
+  ActorCaller<T> With(CallOptions options) const {
+    return ActorCaller<T>(*this, std::move(options));
+  }
+
+ private:
+  friend class ActorCaller<T>;
+
+  template <auto Method, class... Args>
+  auto CallWith(const CallOptions& options, Args&&... args) const {
     static_assert(internal::IsActor<T>,
                   "T is no actor class here: its MINIRAY_ACTOR must stand "
                   "before this line");
@@ -101,9 +150,33 @@ class ActorHandle : public AnyActorHandle {
     const typename Traits::Arguments values(std::forward<Args>(args)...);
     return this->template Send<Result>(
         MinirayActor(static_cast<const T*>(nullptr)).template Name<Method>(),
-        values);
+        values, options);
   }
 };
+
+// The name that a method is registered with, for ConcurrencyGroup::methods.
+template <class T, auto Method>
+const std::string& MethodName() {
+  return MinirayActor(static_cast<const T*>(nullptr)).template Name<Method>();
+}
+template <auto Method>
+const std::string& MethodName() {
+  return MethodName<typename internal::MethodTraits<decltype(Method)>::Class,
+                    Method>();
+}
+
+// The call shall not run: one that still waits fails with CANCELLED and never
+// runs; a running one sees ActorContext::cancelled(), and its result is what
+// the method makes of it. Nothing happens to a call that is done.
+template <class T>
+void Cancel(const ObjectRef<T>& ref) {
+  if (ref.state() != nullptr) ref.state()->Cancel();
+}
+
+// Ends an actor; see AnyActorHandle::Kill.
+inline absl::Status Kill(const AnyActorHandle& actor, bool no_restart = true) {
+  return actor.Kill(no_restart);
+}
 
 namespace internal {
 void EncodeActorRef(const AnyActorHandle& handle, WireWriter* out);

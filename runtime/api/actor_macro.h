@@ -13,8 +13,15 @@
 // or in the header when several files use the class. Arguments and results must
 // have a Codec (runtime/wire/codec.h). A method may return void, a value,
 // absl::Status or absl::StatusOr; it may throw. Methods of one actor run one at
-// a time, so the class needs no locks. A method that itself calls actors of the
-// same class is defined after the macro, outside the class.
+// a time, so the class needs no locks, unless ActorOptions say otherwise. A
+// method that itself calls actors of the same class is defined after the macro,
+// outside the class.
+//
+// If the class has
+//   S SaveState() const;              // or absl::StatusOr<S>
+//   void RestoreState(const S& s);    // or absl::Status
+// for any S that can travel, a restarted actor goes on with the state that it
+// had: see ActorOptions::save_state. They are not listed in the macro.
 
 #ifndef MINIRAY_RUNTIME_API_ACTOR_MACRO_H_
 #define MINIRAY_RUNTIME_API_ACTOR_MACRO_H_
@@ -54,18 +61,21 @@ template <class Method>
 struct MethodTraits;
 template <class C, class R, class... Args>
 struct MethodTraits<R (C::*)(Args...)> {
+  static constexpr bool kIsConst = false;
+  using Class = C;
   using Result = R;
   using Arguments = std::tuple<std::decay_t<Args>...>;
 };
 template <class C, class R, class... Args>
 struct MethodTraits<R (C::*)(Args...) const> : MethodTraits<R (C::*)(Args...)> {
+  static constexpr bool kIsConst = true;
 };
 template <class C, class R, class... Args>
 struct MethodTraits<R (C::*)(Args...) noexcept>
     : MethodTraits<R (C::*)(Args...)> {};
 template <class C, class R, class... Args>
 struct MethodTraits<R (C::*)(Args...) const noexcept>
-    : MethodTraits<R (C::*)(Args...)> {};
+    : MethodTraits<R (C::*)(Args...) const> {};
 
 // What a caller receives for a method's return type: StatusOr<T> and T arrive
 // as T, Status and void as void.
@@ -150,6 +160,42 @@ absl::StatusOr<absl::Cord> InvokeMethod(void* object,
   }
 }
 
+// A class whose state survives a restart: SaveState() const returns a state of
+// any type that can travel (or a StatusOr of it), RestoreState takes it.
+template <class C>
+concept HasSaveState = requires(const C& object) {
+  object.SaveState();
+};
+
+template <class C>
+using StateOf = typename ResultOf<
+    std::decay_t<decltype(std::declval<const C&>().SaveState())>>::type;
+
+template <class C>
+concept SavesState = HasSaveState<C> && requires(C& object) {
+  object.RestoreState(std::declval<const StateOf<C>&>());
+};
+
+template <class C>
+absl::StatusOr<absl::Cord> SaveStateOf(const void* object) {
+  return EncodeResult<
+      std::decay_t<decltype(std::declval<const C&>().SaveState())>>(
+      static_cast<const C*>(object)->SaveState());
+}
+
+template <class C>
+absl::Status RestoreStateOf(void* object, const absl::Cord& bytes) {
+  StateOf<C> state{};
+  MR_RETURN_IF_ERROR(DecodeValue(bytes, &state));
+  using Result = decltype(std::declval<C&>().RestoreState(state));
+  if constexpr (std::is_same_v<Result, absl::Status>) {
+    return static_cast<C*>(object)->RestoreState(std::as_const(state));
+  } else {
+    static_cast<C*>(object)->RestoreState(std::as_const(state));
+    return absl::OkStatus();
+  }
+}
+
 template <class C, class Ctor, auto... Methods>
 struct ActorDefinition;
 
@@ -157,6 +203,9 @@ template <class C, class... Args, auto... Methods>
 struct ActorDefinition<C, Constructor<Args...>, Methods...> {
   using Class = C;
   using ConstructorArguments = std::tuple<std::decay_t<Args>...>;
+  static_assert(!HasSaveState<C> || SavesState<C>,
+                "the class has SaveState() const, but no RestoreState that "
+                "takes what it returns");
   const char* macro_arguments;
 
   template <auto Method>
@@ -197,7 +246,15 @@ struct ActorDefinition<C, Constructor<Args...>, Methods...> {
     };
     const std::vector<std::string> names = MethodNames(macro_arguments);
     size_t i = 0;
-    (result.methods.emplace(names[i++], &InvokeMethod<C, Methods>), ...);
+    (result.methods.emplace(
+         names[i++],
+         ActorClass::Method{&InvokeMethod<C, Methods>,
+                            MethodTraits<decltype(Methods)>::kIsConst}),
+     ...);
+    if constexpr (SavesState<C>) {
+      result.save = &SaveStateOf<C>;
+      result.restore = &RestoreStateOf<C>;
+    }
     return result;
   }
 };

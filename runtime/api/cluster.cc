@@ -1,12 +1,15 @@
 #include "runtime/api/cluster.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "runtime/actor/current_call.h"
 #include "runtime/actor/host.h"
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
@@ -33,7 +36,11 @@ bool& Initialized() {
   return initialized;
 }
 
-const ActorContext* current_context = nullptr;
+// How many threads one concurrency group may have.
+constexpr int kMaxConcurrency = 1024;
+
+constinit thread_local const ActorContext* thread_context = nullptr;
+std::atomic<const ActorContext*> default_context = nullptr;
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -94,13 +101,14 @@ struct Cluster::State {
   }
 };
 
-void Init(int& argc, char** argv) {
-  Initialized() = true;
-  if (!internal::IsActorProcess()) {
-    TakeFlags(argc, argv);
-    return;
-  }
-  internal::HostActorAndExit([](const v1::HostActor& host) -> absl::Status {
+namespace {
+
+// The connection of this actor process, whose actors all belong to one job.
+absl::StatusOr<Cluster> ClusterOfActors(const v1::HostActor& host) {
+  static absl::Mutex mu(absl::kConstInit);
+  static Cluster* cluster = nullptr;
+  absl::MutexLock lock(&mu);
+  if (cluster == nullptr) {
     internal::Client::Options options;
     options.head_address = host.head_address();
     options.token = host.token();
@@ -109,11 +117,77 @@ void Init(int& argc, char** argv) {
     MR_ASSIGN_OR_RETURN(auto client, internal::Client::Connect(options));
     auto state = std::make_shared<Cluster::State>();
     state->client = std::move(client);
-    ActorContext::SetCurrent(new ActorContext(host.spec(), host.node_id(),
-                                              host.incarnation(),
-                                              Cluster(std::move(state))));
-    return absl::OkStatus();
-  });
+    cluster = new Cluster(std::move(state));
+  }
+  return *cluster;
+}
+
+absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {
+  MR_ASSIGN_OR_RETURN(Cluster cluster, ClusterOfActors(host));
+  const std::shared_ptr<internal::Client> client = cluster.client();
+  auto context = std::make_shared<const ActorContext>(
+      host.spec(), host.node_id(), host.incarnation(), cluster);
+  if (host.spec().shared_process().empty()) {
+    ActorContext::SetDefault(new ActorContext(*context));
+  }
+  internal::ActorHooks hooks;
+  hooks.enter_thread = [context] { ActorContext::SetCurrent(context.get()); };
+  hooks.save_state = [client, id = host.spec().actor_id(),
+                      incarnation = host.incarnation()](absl::Cord state) {
+    return client->SaveActorState(id, incarnation, state);
+  };
+  hooks.load_state = [client, id = host.spec().actor_id(),
+                      incarnation = host.incarnation()] {
+    return client->LoadActorState(id, incarnation);
+  };
+  return hooks;
+}
+
+absl::Status CheckConcurrency(const ActorOptions& options, bool saves_state) {
+  auto check = [](absl::string_view what, int value) {
+    if (value >= 1 && value <= kMaxConcurrency) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ": max_concurrency = ", value, "; 1 to ", kMaxConcurrency));
+  };
+  MR_RETURN_IF_ERROR(check("the actor", options.max_concurrency));
+  std::set<std::string> names, methods;
+  for (const ConcurrencyGroup& group : options.concurrency_groups) {
+    const std::string what =
+        absl::StrCat("concurrency group '", ToUtf8(group.name), "'");
+    MR_RETURN_IF_ERROR(check(what, group.max_concurrency));
+    if (group.name.empty() || !IsUtf8(group.name) ||
+        !names.insert(group.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, ": a group needs a name, in UTF-8, and one of its own"));
+    }
+    for (const std::string& method : group.methods) {
+      if (!methods.insert(method).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, ": ", method, " is in two groups"));
+      }
+    }
+  }
+  if (saves_state && (options.max_concurrency > 1 || !names.empty())) {
+    return absl::InvalidArgumentError(
+        "the class has SaveState, so its methods must run one at a time: no "
+        "max_concurrency above 1, no concurrency groups");
+  }
+  if (options.max_retries < -1 || options.max_pending_calls < 0) {
+    return absl::InvalidArgumentError(
+        "max_retries is at least -1 (for ever), max_pending_calls at least 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void Init(int& argc, char** argv) {
+  Initialized() = true;
+  if (!internal::IsActorProcess()) {
+    TakeFlags(argc, argv);
+    return;
+  }
+  internal::HostActorAndExit(&PrepareActor);
 }
 
 const std::string& GivenAddress() { return AddressFlag(); }
@@ -159,13 +233,15 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
   client.token = options.token;
   client.job_id = options.job_id;
   client.connect_timeout = options.connect_timeout;
+  client.reconnect_timeout = options.reconnect_timeout;
   MR_ASSIGN_OR_RETURN(state->client, internal::Client::Connect(client));
   return Cluster(std::move(state));
 }
 
 absl::StatusOr<internal::ActorIdentity> Cluster::Create(
     const ActorOptions& options, const std::string& class_name,
-    const internal::ArgumentList& args) const {
+    const internal::ArgumentList& args, bool saves_state) const {
+  MR_RETURN_IF_ERROR(CheckConcurrency(options, saves_state));
   for (const std::string* text : {&options.name, &options.actor_namespace}) {
     if (!IsUtf8(*text)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -186,6 +262,16 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_max_restarts(options.max_restarts);
   spec.set_detached(options.detached);
   spec.set_num_threads(options.num_threads);
+  spec.set_max_retries(options.max_retries);
+  spec.set_max_pending_calls(options.max_pending_calls);
+  spec.set_max_concurrency(options.max_concurrency);
+  for (const ConcurrencyGroup& group : options.concurrency_groups) {
+    v1::ConcurrencyGroup* out = spec.add_concurrency_groups();
+    out->set_name(group.name);
+    out->set_max_concurrency(group.max_concurrency);
+    for (const std::string& method : group.methods) out->add_methods(method);
+  }
+  if (saves_state) spec.set_save_state_ms(options.save_state.milliseconds());
   for (const auto& [name, value] : options.env) {
     if (name.empty() || name.find('=') != std::string::npos || !IsUtf8(name) ||
         !IsUtf8(value)) {
@@ -204,7 +290,8 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   MR_ASSIGN_OR_RETURN(const v1::ActorInfo info,
                       client()->CreateActor(std::move(spec)));
   return internal::ActorIdentity{info.actor_id(), info.class_name(),
-                                 info.name()};
+                                 info.name(), options.max_retries,
+                                 options.max_pending_calls};
 }
 
 absl::StatusOr<internal::ActorIdentity> Cluster::Find(
@@ -218,7 +305,8 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Find(
                                                    ", not a ", class_name));
   }
   return internal::ActorIdentity{info.actor_id(), info.class_name(),
-                                 info.name()};
+                                 info.name(), info.max_retries(),
+                                 info.max_pending_calls()};
 }
 
 absl::StatusOr<v1::GetClusterStateResponse> Cluster::GetState() const {
@@ -239,10 +327,37 @@ std::shared_ptr<internal::Client> Cluster::client() const {
   return state_->client;
 }
 
-const ActorContext* ActorContext::Current() { return current_context; }
+const ActorContext* ActorContext::Current() {
+  return thread_context != nullptr ? thread_context : default_context.load();
+}
 
 void ActorContext::SetCurrent(const ActorContext* context) {
-  current_context = context;
+  thread_context = context;
+}
+
+void ActorContext::SetDefault(const ActorContext* context) {
+  default_context = context;
+}
+
+bool ActorContext::cancelled() const {
+  internal::CurrentActor* const actor = internal::CurrentActor::Get();
+  return actor != nullptr && actor->CallCancelled();
+}
+
+absl::Status ActorContext::SaveState() const {
+  internal::CurrentActor* const actor = internal::CurrentActor::Get();
+  if (actor == nullptr) {
+    return absl::FailedPreconditionError(
+        "SaveState belongs into a method of the actor, in its own thread");
+  }
+  return actor->SaveState();
+}
+
+void ActorContext::ExitActor() const { miniray::ExitActor(); }
+
+void ExitActor() {
+  internal::CurrentActor* const actor = internal::CurrentActor::Get();
+  if (actor != nullptr) actor->Exit();
 }
 
 }  // namespace miniray

@@ -3,11 +3,13 @@
 #ifndef MINIRAY_RUNTIME_API_CLUSTER_H_
 #define MINIRAY_RUNTIME_API_CLUSTER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,6 +45,9 @@ struct ClusterOptions {
   // if a running job has it.
   std::string job_id;
   absl::Duration connect_timeout = absl::Seconds(10);
+  // How long an actor that the head holds for alive, or the head, may be out of
+  // reach before calls that wait for it fail.
+  absl::Duration reconnect_timeout = absl::Seconds(60);
 
   // Embedded cluster only.
   int embedded_nodes = 1;        // Worker daemons.
@@ -54,6 +59,39 @@ struct ResourceOptions {
   double gpu = 0;
   double memory_bytes = 0;
   std::map<std::string, double> custom;
+};
+
+// Methods that run beside the others, in threads of their own. The class must
+// bear that.
+struct ConcurrencyGroup {
+  std::string name;
+  int max_concurrency = 1;
+  // MethodName<&T::Method>(); a call may also name the group (CallOptions).
+  std::vector<std::string> methods;
+};
+
+// When the state of an actor whose class has SaveState goes to the head, from
+// where its next process gets it.
+class SaveStatePolicy {
+ public:
+  // Before the reply of a call that may have changed it is sent (a method that
+  // is not const): nothing that was acknowledged is ever lost. Calls that wait
+  // share one save.
+  static SaveStatePolicy BeforeReplies() { return SaveStatePolicy(0); }
+  // At most once in `interval`; what happened since the last time is lost.
+  static SaveStatePolicy Every(absl::Duration interval) {
+    return SaveStatePolicy(
+        std::max(int64_t{1}, absl::ToInt64Milliseconds(interval)));
+  }
+  // When the actor calls ActorContext::SaveState.
+  static SaveStatePolicy Manual() { return SaveStatePolicy(-1); }
+
+  int64_t milliseconds() const { return milliseconds_; }  // As in ActorSpec.
+
+ private:
+  explicit SaveStatePolicy(int64_t milliseconds)
+      : milliseconds_(milliseconds) {}
+  int64_t milliseconds_;
 };
 
 struct ActorOptions {
@@ -69,6 +107,17 @@ struct ActorOptions {
   // rounded down, at least 1.
   int num_threads = 0;
   std::map<std::string, std::string> env;
+  // Default of CallOptions::max_retries, wherever the handle travels.
+  int max_retries = 0;
+  // Calls of one process to the actor that have no reply yet; beyond, calls
+  // fail with RESOURCE_EXHAUSTED. 0: 100,000.
+  int max_pending_calls = 0;
+  // How many methods outside any group run at once. With one, they run in the
+  // order of the calls.
+  int max_concurrency = 1;
+  std::vector<ConcurrencyGroup> concurrency_groups;
+  // Only for classes with SaveState, which run one method at a time.
+  SaveStatePolicy save_state = SaveStatePolicy::BeforeReplies();
 };
 
 // A value; copies share the connection, which ends with the last of them or
@@ -104,9 +153,9 @@ class Cluster {
         std::forward<Args>(args)...);
     MR_ASSIGN_OR_RETURN(internal::ArgumentList encoded,
                         internal::EncodeArguments(values));
-    MR_ASSIGN_OR_RETURN(
-        internal::ActorIdentity identity,
-        Create(options, internal::DemangledName(typeid(T)), encoded));
+    MR_ASSIGN_OR_RETURN(internal::ActorIdentity identity,
+                        Create(options, internal::DemangledName(typeid(T)),
+                               encoded, internal::SavesState<T>));
     return ActorHandle<T>(client(), std::move(identity));
   }
 
@@ -140,7 +189,7 @@ class Cluster {
  private:
   absl::StatusOr<internal::ActorIdentity> Create(
       const ActorOptions& options, const std::string& class_name,
-      const internal::ArgumentList& args) const;
+      const internal::ArgumentList& args, bool saves_state) const;
   absl::StatusOr<internal::ActorIdentity> Find(
       absl::string_view name, absl::string_view actor_namespace,
       const std::string& class_name) const;
@@ -151,7 +200,9 @@ class Cluster {
 // Where code runs inside an actor: about the actor, and the way to others.
 class ActorContext {
  public:
-  // Null outside an actor process.
+  // The actor whose code runs in this thread; in a thread that the actor made
+  // itself, the process's actor if it has only one. Null outside an actor
+  // process.
   static const ActorContext* Current();
 
   const std::string& actor_id() const { return spec_.actor_id(); }
@@ -161,6 +212,20 @@ class ActorContext {
   // The actor's own connection, to create actors and find them by name.
   const Cluster& cluster() const { return cluster_; }
 
+  // --- Only in a thread that runs a method of the actor.
+
+  // The caller has called Cancel for the call that runs in this thread.
+  bool cancelled() const;
+
+  // Sends the actor's state to the head now. Errors: FAILED_PRECONDITION, the
+  // class has no SaveState, or another process of this actor has taken over.
+  // UNAVAILABLE, the head does not answer. What SaveState returns.
+  absl::Status SaveState() const;
+
+  // Ends the actor, for good, once the running method has returned and its
+  // result is sent. Other calls fail with UNAVAILABLE.
+  void ExitActor() const;
+
   // For the runtime itself.
   ActorContext(v1::ActorSpec spec, std::string node_id, int incarnation,
                Cluster cluster)
@@ -168,7 +233,10 @@ class ActorContext {
         node_id_(std::move(node_id)),
         incarnation_(incarnation),
         cluster_(std::move(cluster)) {}
+  // In each thread of the actor.
   static void SetCurrent(const ActorContext* context);
+  // What Current returns in other threads; null: nothing.
+  static void SetDefault(const ActorContext* context);
 
  private:
   v1::ActorSpec spec_;
@@ -176,6 +244,10 @@ class ActorContext {
   int incarnation_;
   Cluster cluster_;
 };
+
+// ActorContext::ExitActor of the actor whose method runs in this thread; has no
+// effect elsewhere.
+void ExitActor();
 
 }  // namespace miniray
 

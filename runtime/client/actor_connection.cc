@@ -178,8 +178,7 @@ void ActorConnection::OnInfo(v1::ActorInfo info, Outcomes* outcomes) {
     case v1::ACTOR_STATE_RESTARTING:
       EndTrouble();
       FailUnsent(absl::UnavailableError(absl::StrCat(
-                     "the actor is being restarted (restart ",
-                     info_.restarts(),
+                     "the actor is being restarted (restart ", info_.restarts(),
                      info_.max_restarts() < 0
                          ? ""
                          : absl::StrCat(" of ", info_.max_restarts()),
@@ -313,11 +312,9 @@ void ActorConnection::BeginTrouble(const absl::Status& error) {
   trouble_since_ = absl::Now();
   attempts_ = 0;
   backoff_ = kFirstBackoff;
-  RunInBackground(
-      [self = shared_from_this(), trouble = ++trouble_] {
-        self->OnTroubleTimeout(trouble);
-      },
-      options_.reconnect_timeout);
+  RunInBackground([self = shared_from_this(),
+                   trouble = ++trouble_] { self->OnTroubleTimeout(trouble); },
+                  options_.reconnect_timeout);
 }
 
 void ActorConnection::EndTrouble() {
@@ -337,21 +334,19 @@ void ActorConnection::OnTroubleTimeout(uint64_t trouble) {
     }
     if (state_ == State::kConnected) {
       if (absl::Now() - connected_at_ >= kGoodStream) return EndTrouble();
-      RunInBackground(
-          [self = shared_from_this(), trouble] {
-            self->OnTroubleTimeout(trouble);
-          },
-          kGoodStream);
+      RunInBackground([self = shared_from_this(),
+                       trouble] { self->OnTroubleTimeout(trouble); },
+                      kGoodStream);
       return;
     }
     const std::string waited = absl::FormatDuration(
         absl::Trunc(absl::Now() - trouble_since_, absl::Milliseconds(100)));
     const absl::Status status = absl::UnavailableError(
         info_.address().empty()
-            ? absl::StrCat("the head at ", options_.head_address,
-                           " could not be reached for ", waited,
-                           ", so the actor was not found: ",
-                           last_error_.message())
+            ? absl::StrCat(
+                  "the head at ", options_.head_address,
+                  " could not be reached for ", waited,
+                  ", so the actor was not found: ", last_error_.message())
             : absl::StrCat("the actor at ", info_.address(), " (", Where(),
                            ") could not be reached for ", waited,
                            ", though the head last held it for alive: ",
@@ -468,9 +463,8 @@ void ActorConnection::EndSession(const absl::Status& status,
 
 void ActorConnection::Requeue(
     std::vector<std::pair<uint64_t, PendingCall>> calls) {
-  std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
-    return a.first > b.first;
-  });
+  std::sort(calls.begin(), calls.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
   for (auto& [id, call] : calls) {
     call.sent = absl::InfiniteFuture();
     unsent_.push_front(std::move(call));

@@ -34,6 +34,7 @@
 #include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
 #include "runtime/client/channel_pool.h"
+#include "runtime/wire/call_messages.h"
 
 namespace miniray {
 namespace internal {
@@ -141,8 +142,7 @@ class ActorConnection : public CallOwner,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(PendingCall call, const absl::Status& status, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckRoom(size_t bytes) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRoom(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !unsent_.empty() || !sent_.empty();
   }
@@ -162,7 +162,7 @@ class ActorConnection : public CallOwner,
 
   // The session. Its id is empty before the first stream to a process.
   std::string session_id_ ABSL_GUARDED_BY(mu_);
-  int32_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;  // Of that process.
+  int32_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;   // Of that process.
   bool established_ ABSL_GUARDED_BY(mu_) = false;  // Calls may have been sent.
   absl::Time connected_at_ ABSL_GUARDED_BY(mu_);
   uint64_t next_call_id_ ABSL_GUARDED_BY(mu_) = 1;

@@ -55,11 +55,11 @@ void CallState::Complete(absl::StatusOr<absl::Cord> result,
     if (result.ok()) {
       result_ = std::move(result);
     } else {
-      result_ = absl::Status(
-          result.status().code(),
-          absl::StrCat(description_, where.empty() ? "" : " (", where,
-                       where.empty() ? "" : ")", ": ",
-                       result.status().message()));
+      result_ =
+          absl::Status(result.status().code(),
+                       absl::StrCat(description_, where.empty() ? "" : " (",
+                                    where, where.empty() ? "" : ")", ": ",
+                                    result.status().message()));
     }
     callbacks.swap(callbacks_);
   }
@@ -79,10 +79,9 @@ absl::Status CallState::TimedOut(absl::Duration timeout) const {
   if (const std::shared_ptr<CallOwner> owner = owner_.lock()) {
     state = owner->DescribeCall(this);
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(description_, ": no reply within ",
-                   absl::FormatDuration(timeout), "; ", state,
-                   state.empty() ? "" : "; ", "the call goes on"));
+  return absl::DeadlineExceededError(absl::StrCat(
+      description_, ": no reply within ", absl::FormatDuration(timeout), "; ",
+      state, state.empty() ? "" : "; ", "the call goes on"));
 }
 
 void CallState::Cancel() {

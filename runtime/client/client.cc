@@ -259,14 +259,13 @@ class ClientImpl : public Client {
   }
 
   std::shared_ptr<CallState> Call(const ActorIdentity& actor,
-                                  absl::string_view method,
-                                  ArgumentList args) override {
+                                  CallRequest request) override {
     std::shared_ptr<ActorConnection> connection;
     {
       absl::MutexLock lock(&mu_);
       if (closed_) {
         return CallState::Failed(
-            absl::StrCat(actor.ToString(), ".", method),
+            absl::StrCat(actor.ToString(), ".", request.method),
             absl::CancelledError("the cluster connection was shut down"));
       }
       if (connections_.size() >= kManyConnections) {
@@ -275,17 +274,34 @@ class ClientImpl : public Client {
                       [](const auto& item) { return item.second->dead(); });
       }
       std::shared_ptr<ActorConnection>& entry = connections_[actor.actor_id];
-      if (entry == nullptr) {
-        entry = std::make_shared<ActorConnection>(
-            actor, options_.token, options_.head_address,
-            [this](v1::GetActorRequest request,
-                   std::function<void(absl::StatusOr<v1::ActorInfo>)> done) {
-              LookUp(std::move(request), std::move(done));
-            });
-      }
+      if (entry == nullptr) entry = MakeConnection(actor);
       connection = entry;
     }
-    return connection->Call(method, std::move(args));
+    return connection->Call(std::move(request));
+  }
+
+  absl::Status SaveActorState(const std::string& actor_id, int32_t incarnation,
+                              const absl::Cord& state) override {
+    v1::SaveActorStateRequest request;
+    request.set_actor_id(actor_id);
+    request.set_incarnation(incarnation);
+    absl::CopyCordToString(state, request.mutable_state());
+    v1::SaveActorStateResponse response;
+    return Persistently([&] {
+      return Unary(&v1::Head::Stub::SaveActorState, request, &response);
+    });
+  }
+
+  absl::StatusOr<absl::Cord> LoadActorState(const std::string& actor_id,
+                                            int32_t incarnation) override {
+    v1::LoadActorStateRequest request;
+    request.set_actor_id(actor_id);
+    request.set_incarnation(incarnation);
+    v1::LoadActorStateResponse response;
+    MR_RETURN_IF_ERROR(Persistently([&] {
+      return Unary(&v1::Head::Stub::LoadActorState, request, &response);
+    }));
+    return absl::Cord(std::move(*response.mutable_state()));
   }
 
   absl::Status KillActor(const ActorIdentity& actor, bool no_restart) override {
@@ -333,6 +349,34 @@ class ClientImpl : public Client {
  private:
   std::string Program() const {
     return std::filesystem::path(executable_).filename().string();
+  }
+
+  std::shared_ptr<ActorConnection> MakeConnection(const ActorIdentity& actor) {
+    ActorConnection::Options options;
+    options.token = options_.token;
+    options.head_address = options_.head_address;
+    options.reconnect_timeout = options_.reconnect_timeout;
+    options.channels = &channels_;
+    options.lookup =
+        [this](v1::GetActorRequest request,
+               std::function<void(absl::StatusOr<v1::ActorInfo>)> done) {
+          LookUp(std::move(request), std::move(done));
+        };
+    return std::make_shared<ActorConnection>(actor, std::move(options));
+  }
+
+  // Tries again while nobody answers, at most reconnect_timeout.
+  absl::Status Persistently(const std::function<absl::Status()>& call) {
+    const absl::Time deadline = absl::Now() + options_.reconnect_timeout;
+    absl::Duration backoff = absl::Milliseconds(50);
+    while (true) {
+      const absl::Status status = call();
+      if (!absl::IsUnavailable(status) || absl::Now() + backoff > deadline) {
+        return status;
+      }
+      absl::SleepFor(backoff);
+      backoff = std::min(backoff * 2, absl::Duration(absl::Seconds(1)));
+    }
   }
 
   template <class Request, class Response>
@@ -454,6 +498,7 @@ class ClientImpl : public Client {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
   std::unique_ptr<DriverSession> session_;
+  ChannelPool channels_;  // To actors.
 
   absl::Mutex package_mu_;
   std::string package_id_ ABSL_GUARDED_BY(package_mu_);

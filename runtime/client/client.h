@@ -10,25 +10,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
-#include "runtime/actor/registry.h"
+#include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
 
 namespace miniray {
 namespace internal {
-
-// Which actor; the address is looked up when needed.
-struct ActorIdentity {
-  std::string actor_id;
-  std::string class_name;
-  std::string name;
-
-  // "Counter 'c'" or "Counter (actor-0123456789abcdef)".
-  std::string ToString() const;
-};
 
 // Thread-safe.
 class Client {
@@ -42,6 +33,8 @@ class Client {
     bool is_driver = true;
     std::string job_id;  // Drivers: empty, it is made up.
     absl::Duration connect_timeout = absl::Seconds(10);
+    // How long an actor or the head may be out of reach before calls fail.
+    absl::Duration reconnect_timeout = absl::Seconds(60);
   };
 
   // Errors: INVALID_ARGUMENT, not an address. UNAVAILABLE, nobody answers
@@ -70,8 +63,16 @@ class Client {
   // calls of this process to that actor that have no reply yet: beyond it the
   // call fails with RESOURCE_EXHAUSTED.
   virtual std::shared_ptr<CallState> Call(const ActorIdentity& actor,
-                                          absl::string_view method,
-                                          ArgumentList args) = 0;
+                                          CallRequest request) = 0;
+
+  // The saved state of an actor of this process. Both block, and try again as
+  // long as the head does not answer, at most `reconnect_timeout`. Errors: see
+  // proto/head.proto.
+  virtual absl::Status SaveActorState(const std::string& actor_id,
+                                      int32_t incarnation,
+                                      const absl::Cord& state) = 0;
+  virtual absl::StatusOr<absl::Cord> LoadActorState(const std::string& actor_id,
+                                                    int32_t incarnation) = 0;
 
   virtual absl::Status KillActor(const ActorIdentity& actor,
                                  bool no_restart) = 0;

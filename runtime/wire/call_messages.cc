@@ -214,8 +214,7 @@ absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& bytes) {
       MR_RETURN_IF_ERROR(
           DecodeEntry(field.bytes, &frame.replies.emplace_back()));
     } else if (field.number == kSession) {
-      MR_RETURN_IF_ERROR(
-          DecodeSession(field.bytes, &frame.session.emplace()));
+      MR_RETURN_IF_ERROR(DecodeSession(field.bytes, &frame.session.emplace()));
     }
   }
   return frame;
