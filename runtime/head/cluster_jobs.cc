@@ -5,9 +5,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/head/cluster_state.h"
 
 namespace miniray {
+namespace {
+
+// For actors that end slowly, and what they print meanwhile.
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
+
+}  // namespace
 
 absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
                                           Session session,
@@ -15,19 +22,30 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   Turn turn(this);
   auto [it, is_new] = jobs_.try_emplace(request.job_id());
   Job& job = it->second;
-  if (!is_new && job.session_id != request.session_id()) {
+  if (job.spec != nullptr) {
+    MR_RETURN_IF_ERROR(CheckSubmitted(request, job));
+    EndDriverLink(&job);  // Of a session that is over.
+    JobRuns(&job);
+  } else if (!is_new && job.session_id != request.session_id()) {
     if (job.info.state() == v1::JOB_STATE_RUNNING) {
       return absl::AlreadyExistsError(
           absl::StrCat("job '", request.job_id(), "' is running: driver ",
                        job.info.program(), ", pid ", job.info.pid(), " on ",
                        job.info.hostname(), "; choose another job id"));
     }
+    EndDriverLink(&job);
+    const int64_t version = job.info.version();  // Somebody may wait for more.
     job = Job();
+    job.info.set_version(version);
     is_new = true;
+  } else if (job.info.state() == v1::JOB_STATE_STOPPED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", request.job_id(), " was ", job.info.cause()));
   }
   job.session = session;
   job.session_id = request.session_id();
   job.link = link;
+  job.wants_output = request.wants_output();
   if (link != nullptr) {
     Reply([link] {
       v1::DriverEvent event;
@@ -43,6 +61,7 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   job.info.set_pid(request.pid());
   job.info.set_state(v1::JOB_STATE_RUNNING);
   job.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+  Touch(&job);
   LOG(INFO) << "job " << request.job_id() << ": driver " << request.program()
             << ", pid " << request.pid() << " on " << request.hostname();
   return absl::OkStatus();
@@ -52,10 +71,46 @@ void ClusterState::DriverLeft(const std::string& job_id, Session session) {
   Turn turn(this);
   auto it = jobs_.find(job_id);
   if (it == jobs_.end() || it->second.session != session) return;
-  EndJob(&it->second, v1::JOB_STATE_SUCCEEDED, "its driver has ended");
-  if (std::shared_ptr<DriverLink> link = std::exchange(it->second.link, {})) {
+  Job& job = it->second;
+  constexpr char kCause[] = "its driver has ended";
+  if (job.spec == nullptr) {
+    EndJob(&job, v1::JOB_STATE_SUCCEEDED, kCause);
+  } else {
+    // The job goes on until its process ends.
+    StopActorsOf(job, kCause);
+  }
+  job.session = nullptr;
+  LetDriverLeave(&job);
+  Schedule();
+}
+
+void ClusterState::LetDriverLeave(Job* job) {
+  if (!job_processes_.contains(job->info.job_id())) return EndDriverLink(job);
+  job->leaving_end = options_.clock() + kLeaveTimeout;
+}
+
+void ClusterState::EndDriverLink(Job* job) {
+  job->leaving_end = absl::InfiniteFuture();
+  if (std::shared_ptr<DriverLink> link = std::exchange(job->link, {})) {
     Reply([link] { link->End(); });
   }
+}
+
+absl::Status ClusterState::CheckSubmitted(const v1::RegisterDriver& request,
+                                          const Job& job) const {
+  if (HasEnded(job.info) || !job.holds_resources) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), " was submitted and ",
+        HasEnded(job.info)
+            ? absl::StrCat("has ended: ", job.info.cause())
+            : absl::StrCat("has not started yet: ", job.info.cause())));
+  }
+  if (job.session != nullptr && job.session_id != request.session_id()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("job ", request.job_id(), " has a driver already (pid ",
+                     job.info.pid(), " on ", job.info.hostname(), ")"));
+  }
+  return absl::OkStatus();
 }
 
 void ClusterState::DriverDisconnected(const std::string& job_id,
@@ -65,27 +120,37 @@ void ClusterState::DriverDisconnected(const std::string& job_id,
   if (it == jobs_.end() || it->second.session != session) return;
   it->second.session = nullptr;
   it->second.link.reset();
-  if (it->second.info.state() == v1::JOB_STATE_RUNNING) {
+  // A submitted job ends with its process.
+  if (it->second.info.state() == v1::JOB_STATE_RUNNING &&
+      it->second.spec == nullptr) {
     it->second.grace_end = options_.clock() + options_.driver_grace;
   }
 }
 
 void ClusterState::EndJob(Job* job, v1::JobState state,
                           const std::string& cause) {
-  if (job->info.state() != v1::JOB_STATE_RUNNING) return;
+  if (HasEnded(job->info)) return;
   job->info.set_state(state);
+  job->info.set_cause(cause);
   job->info.set_end_unix_ms(absl::ToUnixMillis(options_.clock()));
   job->grace_end = absl::InfiniteFuture();
   ended_jobs_.push_back(job->info.job_id());
-  LOG(INFO) << "job " << job->info.job_id() << " ended: " << cause;
-  if (const auto it = job_actors_.find(job->info.job_id());
-      it != job_actors_.end()) {
-    // A copy: those that end leave the set.
-    for (const std::string& id : std::set<std::string>(it->second)) {
-      StopActor(FindActor(id), cause);
-    }
+  Touch(job);
+  LOG(INFO) << "job " << job->info.job_id() << " ended: "
+            << (cause.empty() ? "its driver exited with code 0" : cause);
+  StopActorsOf(*job, cause.empty() ? "its driver has ended" : cause);
+  v1::NodeCommand ended;
+  ended.mutable_job_ended()->set_job_id(job->info.job_id());
+  for (const auto& [id, node] : nodes_) Send(node, ended);
+}
+
+void ClusterState::StopActorsOf(const Job& job, const std::string& cause) {
+  const auto it = job_actors_.find(job.info.job_id());
+  if (it == job_actors_.end()) return;
+  // A copy: those that end leave the set.
+  for (const std::string& id : std::set<std::string>(it->second)) {
+    StopActor(FindActor(id), cause);
   }
-  Schedule();
 }
 
 }  // namespace miniray

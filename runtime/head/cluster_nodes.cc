@@ -84,6 +84,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
         ActorDied(actor, "ended while its node was cut from the head", true);
       }
     }
+    TakeJobsOf(request, &node);
     Schedule();
   }
   return absl::OkStatus();
@@ -143,6 +144,7 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
       ReleaseResources(actor);
     }
   }
+  LoseJobsOf(*node, cause);
 }
 
 void ClusterState::ActorStarted(const std::string& node_id,
@@ -170,6 +172,7 @@ void ClusterState::TakeExit(const std::string& node_id,
       actor->info.node_id() != node_id) {
     return;
   }
+  if (!event.log_file().empty()) actor->info.set_log_file(event.log_file());
   if (!HasProcess(actor->info)) {
     // Killed before: only its room was still taken.
     return ReleaseResources(actor);

@@ -29,6 +29,9 @@ class DriverLink {
  public:
   virtual ~DriverLink() = default;
   virtual void Send(v1::DriverEvent event) = 0;
+  // What a process printed; dropped (and counted) where the driver does not
+  // read what it is sent.
+  virtual void Output(v1::ProcessOutput output) = 0;
   // Ends the stream in good order once all was sent.
   virtual void End() = 0;
 };
@@ -54,7 +57,8 @@ struct ActorRecord {
   // Why this incarnation was ordered to stop; empty: it was not.
   std::string stop_reason;
   absl::Time infeasible_since = absl::InfiniteFuture();
-  bool stored = false;  // Its creation is on disk.
+  bool stored = false;      // Its creation is on disk.
+  std::string log_node_id;  // Where its last process ran, or runs.
 };
 
 struct JobRecord {
@@ -63,6 +67,19 @@ struct JobRecord {
   const void* session = nullptr;  // The driver's stream, told by its address.
   std::shared_ptr<DriverLink> link;
   absl::Time grace_end = absl::InfiniteFuture();
+  bool wants_output = false;  // Its driver does.
+  // The driver said goodbye, and still gets what its actors print at their end;
+  // no longer than this.
+  absl::Time leaving_end = absl::InfiniteFuture();
+
+  // Of submitted jobs; null: of others.
+  std::shared_ptr<const v1::JobSpec> spec;
+  ResourceSet request;
+  // Of info.node_id: the process was ordered to start there, and its end is not
+  // known yet.
+  bool holds_resources = false;
+  std::string stop_reason;  // Why it was ordered to stop; empty: it was not.
+  absl::Time infeasible_since = absl::InfiniteFuture();
 };
 
 inline std::string NodeName(const v1::NodeInfo& node) {
@@ -72,6 +89,12 @@ inline std::string NodeName(const v1::NodeInfo& node) {
 
 inline bool IsLive(const v1::ActorInfo& info) {
   return info.state() != v1::ACTOR_STATE_DEAD;
+}
+
+inline bool HasEnded(const v1::JobInfo& info) {
+  return info.state() == v1::JOB_STATE_SUCCEEDED ||
+         info.state() == v1::JOB_STATE_FAILED ||
+         info.state() == v1::JOB_STATE_STOPPED;
 }
 
 // True if a node runs it, or was ordered to.

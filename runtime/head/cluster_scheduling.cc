@@ -62,11 +62,25 @@ void ClusterState::TakeResources(Actor* actor, Node* node) {
   actor->holds_resources = true;
   actor->info.set_node_id(node->info.node_id());
   actor->info.set_hostname(node->info.hostname());
+  actor->log_node_id = node->info.node_id();
+  if (!actor->info.detached()) {
+    job_processes_[actor->info.job_id()].insert(actor->info.actor_id());
+  }
 }
 
 void ClusterState::ReleaseResources(Actor* actor) {
   if (!actor->holds_resources) return;
   actor->holds_resources = false;
+  if (const auto it = job_processes_.find(actor->info.job_id());
+      it != job_processes_.end() &&
+      it->second.erase(actor->info.actor_id()) > 0 && it->second.empty()) {
+    job_processes_.erase(it);
+    const auto job = jobs_.find(actor->info.job_id());
+    if (job != jobs_.end() &&
+        job->second.leaving_end != absl::InfiniteFuture()) {
+      EndDriverLink(&job->second);
+    }
+  }
   const auto node = nodes_.find(actor->info.node_id());
   if (node == nodes_.end()) return;
   node->second.available.Add(actor->request);
@@ -74,6 +88,7 @@ void ClusterState::ReleaseResources(Actor* actor) {
 }
 
 void ClusterState::Schedule() {
+  ScheduleJobs();
   std::deque<std::string> waiting;
   waiting.swap(queue_);
   for (const std::string& id : waiting) {

@@ -26,6 +26,14 @@ void ClusterState::Settle() {
       answer();
     }
   }
+  for (const std::string& id : std::exchange(touched_jobs_, {})) {
+    const auto job = jobs_.find(id);
+    const bool final = job == jobs_.end() || HasEnded(job->second.info);
+    for (WaitList::Answer& answer : job_waiters_.TakeChanged(
+             id, final ? WaitList::kAnyVersion : job->second.info.version())) {
+      answer();
+    }
+  }
   if (settling_) return;
   settling_ = true;
   while (!effects_.empty()) {
@@ -62,13 +70,16 @@ void ClusterState::Send(const Node& node, v1::NodeCommand command) {
 void ClusterState::SendStart(const Actor& actor) {
   const auto node = nodes_.find(actor.info.node_id());
   if (node == nodes_.end() || node->second.link == nullptr) return;
+  const auto job = jobs_.find(actor.info.job_id());
   effects_.push_back(
       {.run =
            [link = node->second.link, spec = actor.spec,
-            incarnation = actor.incarnation] {
+            incarnation = actor.incarnation,
+            stream_output = job != jobs_.end() && job->second.wants_output] {
              v1::NodeCommand command;
              *command.mutable_start_actor()->mutable_spec() = *spec;
              command.mutable_start_actor()->set_incarnation(incarnation);
+             command.mutable_start_actor()->set_stream_output(stream_output);
              link->Send(std::move(command));
            },
        .creation = actor.stored ? "" : actor.info.actor_id()});

@@ -86,7 +86,8 @@ void ClusterState::ForgetNodesAndJobs() {
   while (ended_jobs_.size() > kMaxEndedJobs) {
     auto it = jobs_.find(ended_jobs_.front());
     // An id may have been used again.
-    if (it != jobs_.end() && it->second.info.state() != v1::JOB_STATE_RUNNING) {
+    if (it != jobs_.end() && HasEnded(it->second.info)) {
+      touched_jobs_.insert(it->first);
       jobs_.erase(it);
     }
     ended_jobs_.pop_front();
@@ -108,7 +109,9 @@ void ClusterState::Tick() {
   for (auto& [id, job] : jobs_) {
     if (now >= job.grace_end) {
       EndJob(&job, v1::JOB_STATE_FAILED, "its driver vanished");
+      changed = true;
     }
+    if (now >= job.leaving_end) EndDriverLink(&job);
   }
   for (const std::string& id : std::deque<std::string>(queue_)) {
     Actor* actor = FindActor(id);
@@ -121,15 +124,18 @@ void ClusterState::Tick() {
                                  DescribeNodes()));
     changed = true;
   }
+  FailInfeasibleJobs(now);
   if (changed) Schedule();
   ForgetNodesAndJobs();
   for (WaitList::Answer& answer : actor_waiters_.TakeExpired(now)) answer();
+  for (WaitList::Answer& answer : job_waiters_.TakeExpired(now)) answer();
 }
 
 void ClusterState::StopWaiting() {
   Turn turn(this);
   stop_waiting_ = true;
   for (WaitList::Answer& answer : actor_waiters_.TakeAll()) answer();
+  for (WaitList::Answer& answer : job_waiters_.TakeAll()) answer();
 }
 
 v1::GetClusterStateResponse ClusterState::Snapshot() const {

@@ -2,7 +2,8 @@
 // where. Knows nothing of gRPC or processes, and takes its clock from outside,
 // so that every rule is tested without either. The class is one, since its
 // tables change together under one lock; its parts have a file each:
-// cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc, cluster_scheduling.cc.
+// cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc,
+// cluster_submitted_jobs.cc, cluster_output.cc, cluster_scheduling.cc.
 
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
@@ -49,6 +50,7 @@ class ClusterState {
   // end the one that replaced it.
   using Session = const void*;
   using ActorCallback = std::function<void(absl::StatusOr<v1::ActorInfo>)>;
+  using JobCallback = std::function<void(absl::StatusOr<v1::JobInfo>)>;
   using StatusCallback = std::function<void(absl::Status)>;
 
   explicit ClusterState(Options options) : options_(std::move(options)) {}
@@ -74,13 +76,38 @@ class ClusterState {
 
   // Opens the job, or takes the driver back after a break. An ended job's id
   // may be used again. The link is sent `registered`. Errors: ALREADY_EXISTS,
-  // another driver runs this job.
+  // another driver runs this job. FAILED_PRECONDITION, it was stopped, or it is
+  // a submitted one that does not run.
   absl::Status RegisterDriver(const v1::RegisterDriver& request,
                               Session session,
                               std::shared_ptr<DriverLink> link = nullptr);
-  // Ends the link once what it changed is on disk.
+  // Stops the job's actors, and ends the link once what they printed has been
+  // sent.
   void DriverLeft(const std::string& job_id, Session session);
   void DriverDisconnected(const std::string& job_id, Session session);
+
+  // --- Submitted jobs.
+
+  // Errors: ALREADY_EXISTS, INVALID_ARGUMENT.
+  void SubmitJob(const v1::JobSpec& spec, JobCallback done);
+  // Answers when the record is new enough or the time is up.
+  void GetJob(const v1::GetJobRequest& request, JobCallback done);
+  // A driver's job too. Errors: NOT_FOUND.
+  void StopJob(const std::string& job_id, StatusCallback done);
+  void JobStarted(const std::string& node_id, const v1::JobStarted& event);
+  void JobExited(const std::string& node_id, const v1::JobExited& event);
+
+  // --- What processes print.
+
+  // Passes it on to the job's driver.
+  void Output(v1::ProcessOutput output);
+  struct LogPlace {
+    std::shared_ptr<NodeLink> link;
+    v1::ReadNodeLog request;
+  };
+  // Errors: NOT_FOUND. INVALID_ARGUMENT, ambiguous. FAILED_PRECONDITION, it has
+  // no log. UNAVAILABLE, its node is not there; says which file it was.
+  absl::StatusOr<LogPlace> FindLog(const v1::ReadLogRequest& request) const;
 
   // --- Actors.
 
@@ -188,6 +215,35 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeExit(const std::string& node_id, const v1::ActorExited& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stops the actors that end with the job.
+  void StopActorsOf(const Job& job, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the driver's stream, at once or when its actors have ended.
+  void LetDriverLeave(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndDriverLink(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // The submitted job if this node runs it, else null.
+  Job* JobOn(const std::string& node_id, const std::string& job_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckSubmitted(const v1::RegisterDriver& request,
+                              const Job& job) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void JobRuns(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeJobExit(const std::string& node_id, const v1::JobExited& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeJobsOf(const v1::RegisterNode& request, Node* node)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LoseJobsOf(const Node& node, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScheduleJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FailInfeasibleJobs(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReleaseResources(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Touch(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReplyJob(const Job& job, JobCallback done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendStart(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendStop(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Drop the oldest records of what has ended.
   void ForgetActors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetNodesAndJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -203,6 +259,11 @@ class ClusterState {
   std::map<std::pair<std::string, std::string>, std::string> names_
       ABSL_GUARDED_BY(mu_);
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mu_);
+  // Submitted jobs that wait for resources, in order.
+  std::deque<std::string> job_queue_ ABSL_GUARDED_BY(mu_);
+  // By job: actors that end with it and hold resources, dead ones too.
+  std::map<std::string, std::set<std::string>> job_processes_
+      ABSL_GUARDED_BY(mu_);
   // By job: living actors that end with it.
   std::map<std::string, std::set<std::string>> job_actors_ ABSL_GUARDED_BY(mu_);
   // Dead actors in the order of their death, for forgetting the oldest.
@@ -211,10 +272,12 @@ class ClusterState {
   std::deque<std::string> ended_jobs_ ABSL_GUARDED_BY(mu_);
 
   WaitList actor_waiters_ ABSL_GUARDED_BY(mu_);
+  WaitList job_waiters_ ABSL_GUARDED_BY(mu_);
   bool stop_waiting_ ABSL_GUARDED_BY(mu_) = false;
 
   // Of the turn that goes on.
   std::set<std::string> touched_actors_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> touched_jobs_ ABSL_GUARDED_BY(mu_);
   // In order; not left yet.
   std::vector<Effect> effects_ ABSL_GUARDED_BY(mu_);
   bool settling_ ABSL_GUARDED_BY(mu_) = false;

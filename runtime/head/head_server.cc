@@ -39,7 +39,8 @@ class HeadServerImpl : public HeadServer {
                       [this](const std::string& id, int32_t incarnation) {
                         return state_.CheckPresent(id, incarnation);
                       }),
-        service_(&state_, &packages_, &actor_states_, options.token) {}
+        service_(&state_, &packages_, &actor_states_, &logs_, &calls_,
+                 options.token) {}
 
   ~HeadServerImpl() override { Shutdown(); }
 
@@ -83,6 +84,8 @@ class HeadServerImpl : public HeadServer {
   ClusterState state_;
   PackageStore packages_;
   ActorStateStore actor_states_;
+  LogRelay logs_;
+  CallRecordRing calls_;
   HeadService service_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -33,7 +33,7 @@ HeadService::AttachNode(grpc::CallbackServerContext* context) {
     return new RefusedStream<
         grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>>(status);
   }
-  return NewNodeStream(state_);
+  return NewNodeStream(state_, logs_, calls_);
 }
 
 grpc::ServerUnaryReactor* HeadService::RenewLease(

@@ -1,5 +1,5 @@
 // proto/head.proto's service: checks the token, and passes calls on to
-// ClusterState, PackageStore and ActorStateStore.
+// ClusterState and the head's other parts.
 
 #ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
 #define MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
@@ -9,7 +9,9 @@
 
 #include "proto/head.grpc.pb.h"
 #include "runtime/head/actor_state_store.h"
+#include "runtime/head/call_record_ring.h"
 #include "runtime/head/cluster_state.h"
+#include "runtime/head/log_relay.h"
 #include "runtime/head/package_store.h"
 
 namespace miniray {
@@ -18,10 +20,13 @@ namespace miniray {
 class HeadService : public v1::Head::CallbackService {
  public:
   HeadService(ClusterState* state, PackageStore* packages,
-              ActorStateStore* actor_states, std::string token)
+              ActorStateStore* actor_states, LogRelay* logs,
+              CallRecordRing* calls, std::string token)
       : state_(state),
         packages_(packages),
         actor_states_(actor_states),
+        logs_(logs),
+        calls_(calls),
         token_(std::move(token)) {}
 
   grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* AttachNode(
@@ -60,6 +65,22 @@ class HeadService : public v1::Head::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::LoadActorStateRequest* request,
       v1::LoadActorStateResponse* response) override;
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override;
+  grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* context,
+                                    const v1::StopJobRequest* request,
+                                    v1::StopJobResponse* response) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(
+      grpc::CallbackServerContext* context,
+      const v1::ReadLogRequest* request) override;
+  grpc::ServerUnaryReactor* GetCallRecords(
+      grpc::CallbackServerContext* context,
+      const v1::GetCallRecordsRequest* request,
+      v1::GetCallRecordsResponse* response) override;
   grpc::ServerUnaryReactor* GetClusterState(
       grpc::CallbackServerContext* context,
       const v1::GetClusterStateRequest* request,
@@ -69,6 +90,8 @@ class HeadService : public v1::Head::CallbackService {
   ClusterState* const state_;
   PackageStore* const packages_;
   ActorStateStore* const actor_states_;
+  LogRelay* const logs_;
+  CallRecordRing* const calls_;
   const std::string token_;
 };
 

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -29,13 +32,17 @@ class NodeStream
     StreamLink<NodeStream, v1::NodeCommand> out;
   };
 
-  explicit NodeStream(ClusterState* state)
-      : state_(state), link_(std::make_shared<Link>(this)) {
+  NodeStream(ClusterState* state, LogRelay* logs, CallRecordRing* calls)
+      : state_(state),
+        logs_(logs),
+        calls_(calls),
+        link_(std::make_shared<Link>(this)) {
     StartRead(&message_);
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
+      logs_->NodeGone(link_.get());
       if (!node_id_.empty()) state_->NodeDisconnected(node_id_, link_.get());
       return link_->out.End(grpc::Status::OK);
     }
@@ -52,6 +59,16 @@ class NodeStream
       state_->ActorStarted(node_id_, message_.actor_started());
     } else if (message_.has_actor_exited()) {
       state_->ActorExited(node_id_, message_.actor_exited());
+    } else if (message_.has_output()) {
+      state_->Output(std::move(*message_.mutable_output()));
+    } else if (message_.has_job_started()) {
+      state_->JobStarted(node_id_, message_.job_started());
+    } else if (message_.has_job_exited()) {
+      state_->JobExited(node_id_, message_.job_exited());
+    } else if (message_.has_log_chunk()) {
+      logs_->Chunk(link_.get(), std::move(*message_.mutable_log_chunk()));
+    } else if (message_.has_call_records()) {
+      calls_->Add(node_id_, std::move(*message_.mutable_call_records()));
     } else if (message_.has_leaving()) {
       state_->NodeLeft(node_id_);
     }
@@ -63,6 +80,8 @@ class NodeStream
 
  private:
   ClusterState* const state_;
+  LogRelay* const logs_;
+  CallRecordRing* const calls_;
   const std::shared_ptr<Link> link_;
   v1::NodeMessage message_;
   std::string node_id_;
@@ -75,8 +94,24 @@ class DriverStream
    public:
     explicit Link(DriverStream* stream) : out(stream) {}
     void Send(v1::DriverEvent event) override { out.Push(std::move(event)); }
+    void Output(v1::ProcessOutput output) override {
+      output.set_dropped_lines(output.dropped_lines() + dropped_.exchange(0));
+      const int64_t lines =
+          std::count(output.text().begin(), output.text().end(), '\n') +
+          output.dropped_lines();
+      v1::DriverEvent event;
+      *event.mutable_output() = std::move(output);
+      if (!out.TryPush(std::move(event), kMaxOutputBytes)) {
+        // Of whichever process: the next message tells.
+        dropped_ += lines;
+      }
+    }
     void End() override { out.End(grpc::Status::OK, /*drain=*/true); }
     StreamLink<DriverStream, v1::DriverEvent> out;
+
+   private:
+    static constexpr size_t kMaxOutputBytes = 4 << 20;
+    std::atomic<int64_t> dropped_ = 0;
   };
 
   explicit DriverStream(ClusterState* state)
@@ -184,8 +219,8 @@ class PackageDownload : public grpc::ServerWriteReactor<v1::PackageChunk> {
 }  // namespace
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* NewNodeStream(
-    ClusterState* state) {
-  return new NodeStream(state);
+    ClusterState* state, LogRelay* logs, CallRecordRing* calls) {
+  return new NodeStream(state, logs, calls);
 }
 
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* NewDriverStream(

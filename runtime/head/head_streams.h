@@ -8,7 +8,9 @@
 
 #include "grpcpp/support/server_callback.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/head/call_record_ring.h"
 #include "runtime/head/cluster_state.h"
+#include "runtime/head/log_relay.h"
 #include "runtime/head/package_store.h"
 #include "runtime/rpc/grpc_status.h"
 
@@ -24,9 +26,9 @@ class RefusedStream : public Base {
   void OnDone() override { delete this; }
 };
 
-// A worker daemon's stream. `state` outlives it.
+// A worker daemon's stream. What it is given outlives it.
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* NewNodeStream(
-    ClusterState* state);
+    ClusterState* state, LogRelay* logs, CallRecordRing* calls);
 
 // A driver's stream. `state` outlives it.
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* NewDriverStream(

@@ -15,22 +15,26 @@ v1::NodeCommand EndCommand(uint64_t id) {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> LogRelay::Open(std::shared_ptr<NodeLink> link,
-                                        v1::ReadNodeLog request,
-                                        std::shared_ptr<Sink> sink) {
+uint64_t LogRelay::NewId() {
+  absl::MutexLock lock(&mu_);
+  return next_id_++;
+}
+
+absl::Status LogRelay::Open(uint64_t id, std::shared_ptr<NodeLink> link,
+                            v1::ReadNodeLog request,
+                            std::shared_ptr<Sink> sink) {
   absl::MutexLock lock(&mu_);
   if (readings_.size() >= kMaxReaders) {
     return absl::ResourceExhaustedError(absl::StrCat(
         kMaxReaders, " logs are being read at this moment; try again later"));
   }
-  const uint64_t id = next_id_++;
   readings_[id] = {link, std::move(sink)};
   v1::NodeCommand command;
   *command.mutable_read_log() = std::move(request);
   command.mutable_read_log()->set_request_id(id);
   command.mutable_read_log()->set_window_bytes(kWindowBytes);
   link->Send(std::move(command));
-  return id;
+  return absl::OkStatus();
 }
 
 void LogRelay::Grant(uint64_t id, int64_t bytes) {

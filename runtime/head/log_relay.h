@@ -12,7 +12,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_state.h"
@@ -35,11 +34,12 @@ class LogRelay {
     virtual void End(absl::Status status) = 0;
   };
 
-  // Asks the node behind `link`; returns what names the request below. Errors:
-  // RESOURCE_EXHAUSTED, too many read at once.
-  absl::StatusOr<uint64_t> Open(std::shared_ptr<NodeLink> link,
-                                v1::ReadNodeLog request,
-                                std::shared_ptr<Sink> sink);
+  // What names a request.
+  uint64_t NewId();
+  // Asks the node behind `link`. Errors: RESOURCE_EXHAUSTED, too many read at
+  // once.
+  absl::Status Open(uint64_t id, std::shared_ptr<NodeLink> link,
+                    v1::ReadNodeLog request, std::shared_ptr<Sink> sink);
   // The sink has passed on so many bytes: as many more may come.
   void Grant(uint64_t id, int64_t bytes);
   // The reader has gone: the sink hears nothing more.

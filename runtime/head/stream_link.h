@@ -27,6 +27,17 @@ class StreamLink {
 
   explicit StreamLink(Reactor* reactor) : reactor_(reactor) {}
 
+  // The same for what may get lost: false, and nothing queued, where more than
+  // `max_bytes` wait already.
+  bool TryPush(Message message, size_t max_bytes) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (bytes_ > max_bytes) return false;
+    }
+    Push(std::move(message));
+    return true;
+  }
+
   void Push(Message message) {
     absl::MutexLock lock(&mu_);
     if (reactor_ == nullptr || ending_) return;

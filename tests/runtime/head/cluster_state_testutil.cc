@@ -16,6 +16,12 @@ std::vector<std::string> FakeLink::Take() {
     } else if (command.has_stop_actor()) {
       result.push_back(absl::StrCat("stop ", command.stop_actor().actor_id(),
                                     ".", command.stop_actor().incarnation()));
+    } else if (command.has_start_job()) {
+      result.push_back("start job " + command.start_job().spec().job_id());
+    } else if (command.has_stop_job()) {
+      result.push_back("stop job " + command.stop_job().job_id());
+    } else if (command.has_job_ended()) {
+      continue;  // Follows from the rest.
     } else {
       result.push_back("nothing");
     }

@@ -1,0 +1,19 @@
+// ReadLog's stream.
+
+#ifndef MINIRAY_RUNTIME_HEAD_LOG_STREAM_H_
+#define MINIRAY_RUNTIME_HEAD_LOG_STREAM_H_
+
+#include "grpcpp/support/server_callback.h"
+#include "proto/head.grpc.pb.h"
+#include "runtime/head/cluster_state.h"
+#include "runtime/head/log_relay.h"
+
+namespace miniray {
+
+// `relay` outlives it.
+grpc::ServerWriteReactor<v1::LogChunk>* NewLogStream(
+    LogRelay* relay, ClusterState::LogPlace place);
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_HEAD_LOG_STREAM_H_
