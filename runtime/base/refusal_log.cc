@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/escaping.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -16,7 +16,11 @@ namespace {
 constexpr size_t kMaxTextBytes = 200;
 
 std::string Printable(absl::string_view text) {
-  return absl::CHexEscape(text.substr(0, kMaxTextBytes));
+  std::string printable(text.substr(0, kMaxTextBytes));
+  for (char& c : printable) {
+    if (!absl::ascii_isprint(c)) c = '?';
+  }
+  return printable;
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ class RefusalLimiter {
 };
 
 // "refused WHAT from PEER: WHY". `peer`, `what` and `why` may hold what the
-// peer sent, but never a token, right or wrong; they are shortened, and control
-// characters are escaped. Thread-safe.
+// peer sent, but never a token, right or wrong; they are shortened, and what is
+// not printable ASCII becomes '?'. Thread-safe.
 void LogRefusal(absl::string_view peer, absl::string_view what,
                 absl::string_view why);
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,12 @@
 
 namespace miniray {
 namespace {
+
+// What the largest message (an actor's state) has beside its payload.
+constexpr int64_t kMessageOverheadBytes = 1 << 20;
+// Of all messages that are on their way in, together; beyond it gRPC reads more
+// slowly and ends calls.
+constexpr size_t kReceiveMemoryBytes = size_t{512} << 20;
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 
@@ -47,6 +54,14 @@ class HeadServerImpl : public HeadServer {
   absl::Status Listen(const Options& options) {
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
+    // gRPC reads a message before the token is looked at: what strangers send
+    // must not fill the memory.
+    builder.SetMaxReceiveMessageSize(static_cast<int>(std::min<int64_t>(
+        options.max_state_bytes + kMessageOverheadBytes, kMaxMessageBytes)));
+    grpc::ResourceQuota quota("head");
+    quota.Resize(std::max(kReceiveMemoryBytes,
+                          2 * static_cast<size_t>(options.max_state_bytes)));
+    builder.SetResourceQuota(quota);
     builder.AddListeningPort(JoinHostPort(options.host, options.port),
                              ServerCredentials(), &port_);
     builder.RegisterService(&service_);

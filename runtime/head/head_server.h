@@ -31,7 +31,7 @@ class HeadServer {
     // An actor that no node could hold even when idle fails after this time.
     absl::Duration infeasible_timeout = absl::Seconds(30);
     // Of one actor that keeps state (SaveActorState).
-    int64_t max_state_bytes = int64_t{256} << 20;
+    int64_t max_state_bytes = int64_t{64} << 20;
   };
 
   // Errors: UNAVAILABLE, the port is in use. FAILED_PRECONDITION, no token on

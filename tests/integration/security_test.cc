@@ -1,0 +1,380 @@
+// From outside: whoever lacks the token or the right certificate can do
+// nothing, read nothing, and leaves one line in the log.
+
+#include <httplib.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/api/miniray.h"
+#include "runtime/base/files.h"
+#include "runtime/rpc/certificates.h"
+#include "runtime/rpc/tls.h"
+#include "tests/integration/intruder.h"
+#include "tests/integration/real_cluster.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Long enough that no other text contains it by chance.
+constexpr char kToken[] = "sesame-4d2a7f6b1c9e8035-open";
+
+class Counter {
+ public:
+  int64_t Add(int64_t n) { return value_ += n; }
+
+ private:
+  int64_t value_ = 0;
+};
+MINIRAY_ACTOR(Counter, Constructor<>, &Counter::Add);
+
+// A cluster with a token, perhaps with TLS, and one actor on it.
+class GuardedCluster {
+ public:
+  explicit GuardedCluster(bool tls, std::vector<std::string> head_flags = {}) {
+    const std::string token_file = files_ / "token";
+    EXPECT_THAT(WriteFileAtomically(token_file, kToken, 0600), IsOk());
+    RealCluster::Options options;
+    options.head_flags = std::move(head_flags);
+    options.head_flags.push_back("--token_file=" + token_file);
+    options.node_flags.push_back("--token_file=" + token_file);
+    if (tls) {
+      EXPECT_THAT(MakeCertificates({.tls_dir = certs()}), IsOk());
+      options.head_flags.push_back("--tls_dir=" + certs());
+      options.node_flags.push_back("--tls_dir=" + certs());
+    }
+    cluster_.emplace(options);
+    auto driver = Cluster::Connect({.address = cluster_->address(),
+                                    .token = kToken,
+                                    .tls_dir = tls ? certs() : ""});
+    EXPECT_THAT(driver, IsOk());
+    driver_.emplace(*std::move(driver));
+    auto counter = driver_->CreateActor<Counter>({.name = "counter"});
+    EXPECT_THAT(counter, IsOk());
+    counter_ = *counter;
+    EXPECT_THAT(counter_.Call<&Counter::Add>(1).Get(absl::Seconds(30)),
+                IsOkAndHolds(1));
+    info_ = RealCluster::Info(*driver_, counter_);
+    node_ = driver_->GetState()->nodes(0);
+  }
+  ~GuardedCluster() { EXPECT_THAT(UseTls(""), IsOk()); }
+
+  std::string certs() const { return files_ / "certs"; }
+  const TempFolder& files() const { return files_; }
+  RealCluster& real() { return *cluster_; }
+  const std::string& folder() { return cluster_->tree().folder(); }
+  const v1::ActorInfo& info() const { return info_; }
+  const v1::NodeInfo& node() const { return node_; }
+
+  // Where a service is served.
+  std::string AddressOf(const std::string& service) const {
+    if (service == "Head") return cluster_->address();
+    if (service == "ActorService") return info_.address();
+    EXPECT_EQ(service, "ObjectStore");
+    return node_.object_address();
+  }
+
+  std::vector<RemoteMethod> Methods() const {
+    return AllMethods({{"actor_id", info_.actor_id()},
+                       {"name", "counter"},
+                       {"node_id", node_.node_id()},
+                       {"job_id", info_.job_id()},
+                       {"package_id", info_.package_id()},
+                       {"class_name", info_.class_name()},
+                       {"session_id", "intruder"},
+                       {"hostname", "intruder"}});
+  }
+
+  // What the tables hold, but for what changes by itself.
+  std::string Tables() const {
+    auto state = driver_->GetState();
+    EXPECT_THAT(state, IsOk());
+    for (v1::NodeInfo& node : *state->mutable_nodes()) {
+      node.clear_memory_used_bytes();
+      node.clear_memory_total_bytes();
+    }
+    return state->DebugString();
+  }
+
+  // Calls and creations go on as before.
+  void ExpectWorking() {
+    ASSERT_THAT(counter_.Call<&Counter::Add>(0).Get(absl::Seconds(30)),
+                IsOkAndHolds(1));
+    auto another = driver_->CreateActor<Counter>({});
+    ASSERT_THAT(another, IsOk());
+    EXPECT_THAT(another->Call<&Counter::Add>(5).Get(absl::Seconds(30)),
+                IsOkAndHolds(5));
+  }
+
+ private:
+  TempFolder files_;
+  std::optional<RealCluster> cluster_;
+  std::optional<Cluster> driver_;
+  ActorHandle<Counter> counter_;
+  v1::ActorInfo info_;
+  v1::NodeInfo node_;
+};
+
+class TokenTest : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Security, TokenTest, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& info) {
+                           return info.param ? "WithTls" : "PlainText";
+                         });
+
+TEST_P(TokenTest, NoMethodOfAnyServiceDoesAnythingWithoutIt) {
+  const bool tls = GetParam();
+  GuardedCluster cluster(tls);
+  const std::string before = cluster.Tables();
+  const std::string wrong = "abracadabra-4d2a7f6b1c9e8035";
+  const std::string prefix(kToken, sizeof(kToken) - 2);
+  const std::map<std::string, std::string> metadata = {
+      {"miniray-actor", cluster.info().actor_id()},
+      {"miniray-incarnation", "0"}};
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels;
+  for (const RemoteMethod& method : cluster.Methods()) {
+    SCOPED_TRACE(method.path);
+    const std::string address = cluster.AddressOf(method.service);
+    if (address.empty()) continue;
+    auto& channel = channels[address];
+    if (channel == nullptr) {
+      channel = tls ? TlsChannel(address, cluster.certs(), cluster.certs())
+                    : PlainChannel(address);
+    }
+    int tries = 0;
+    for (const std::string* token :
+         {(const std::string*)nullptr, &wrong, &prefix}) {
+      const CallResult result =
+          CallRaw(channel, method.path, method.request, token, metadata);
+      // Nobody serves it yet, to anybody.
+      if (result.status.error_code() == grpc::StatusCode::UNIMPLEMENTED) break;
+      EXPECT_EQ(result.status.error_code(), grpc::StatusCode::UNAUTHENTICATED)
+          << result.status.error_message();
+      EXPECT_EQ(result.bytes_read, 0);
+      ++tries;
+    }
+    // One line for each, with who and what.
+    const std::string line =
+        absl::StrCat("refused ", method.name, " from ipv4:127.0.0.1:");
+    EXPECT_TRUE(Eventually(
+        [&] { return CountLines(cluster.folder(), line) >= tries; }));
+    EXPECT_EQ(CountLines(cluster.folder(), line), tries);
+  }
+  EXPECT_EQ(cluster.Tables(), before);
+  cluster.ExpectWorking();
+  // The same request with the token is heard: it is the token that counts.
+  const std::string token = kToken;
+  for (const RemoteMethod& method : cluster.Methods()) {
+    if (method.name != "GetClusterState") continue;
+    const CallResult result =
+        CallRaw(channels[cluster.AddressOf("Head")], method.path, "", &token);
+    EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+    EXPECT_GT(result.bytes_read, 100);
+  }
+  int logs = 0;
+  for (const auto& [path, contents] : FilesBelow(cluster.folder())) {
+    if (!IsLog(path)) continue;
+    ++logs;
+    for (const std::string& secret : {std::string(kToken), wrong, prefix}) {
+      EXPECT_THAT(contents, Not(HasSubstr(secret))) << path;
+    }
+  }
+  EXPECT_GE(logs, 3);  // Of head, daemon and actor.
+}
+
+TEST(TlsTest, NobodyGetsInWithoutACertificateOfTheCluster) {
+  GuardedCluster cluster(true);
+  const std::string before = cluster.Tables();
+  const std::string expired = cluster.files() / "expired";
+  const std::string foreign = cluster.files() / "foreign";
+  ASSERT_THAT(MakeCertificates({.tls_dir = expired,
+                                .ca_dir = cluster.certs(),
+                                .not_before = absl::Now() - absl::Hours(48),
+                                .not_after = absl::Now() - absl::Hours(24)}),
+              IsOk());
+  ASSERT_THAT(MakeCertificates({.tls_dir = foreign}), IsOk());
+  const std::string token = kToken;  // The right one does not help.
+  struct Try {
+    std::string name;
+    std::function<std::shared_ptr<grpc::Channel>(const std::string&)> channel;
+    std::string line;
+  };
+  const std::vector<Try> tries = {
+      {"plain text", [](const std::string& a) { return PlainChannel(a); },
+       "it does not speak TLS"},
+      {"no certificate",
+       [&](const std::string& a) { return TlsChannel(a, cluster.certs(), ""); },
+       "it shows no certificate"},
+      {"expired",
+       [&](const std::string& a) {
+         return TlsChannel(a, cluster.certs(), expired);
+       },
+       "its certificate is expired"},
+      // Trusts the cluster, and so learns how the cluster takes it.
+      {"of another authority",
+       [&](const std::string& a) {
+         return TlsChannel(a, cluster.certs(), foreign);
+       },
+       "its certificate is expired, or not signed by"},
+  };
+  int bad_certificates = 0;
+  for (const Try& attempt : tries) {
+    SCOPED_TRACE(attempt.name);
+    std::map<std::string, std::shared_ptr<grpc::Channel>> channels;
+    for (const RemoteMethod& method : cluster.Methods()) {
+      const std::string address = cluster.AddressOf(method.service);
+      if (address.empty()) continue;
+      auto& channel = channels[address];
+      if (channel == nullptr) channel = attempt.channel(address);
+      const CallResult result =
+          CallRaw(channel, method.path, method.request, &token);
+      EXPECT_EQ(result.status.error_code(), grpc::StatusCode::UNAVAILABLE)
+          << method.path << ": " << result.status.error_message();
+      EXPECT_EQ(result.bytes_read, 0) << method.path;
+    }
+    const int others = absl::StrContains(attempt.line, "certificate is expired")
+                           ? bad_certificates
+                           : 0;
+    int lines = 0;
+    EXPECT_TRUE(Eventually([&] {
+      lines = CountLines(cluster.folder(), attempt.line) - others;
+      return lines >= static_cast<int>(channels.size());
+    })) << lines;
+    bad_certificates += lines;
+  }
+  EXPECT_EQ(cluster.Tables(), before);
+  cluster.ExpectWorking();
+}
+
+TEST(TlsTest, AClientThatTrustsAnotherAuthorityTellsNothing) {
+  GuardedCluster cluster(true);
+  const std::string foreign = cluster.files() / "foreign";
+  ASSERT_THAT(MakeCertificates({.tls_dir = foreign}), IsOk());
+  for (const auto& [dir, advice] : std::map<std::string, std::string>{
+           {foreign, "of the same cluster?"},
+           {cluster.files() / "none", "miniray make-certs"}}) {
+    EXPECT_THAT(Cluster::Connect({.address = cluster.real().address(),
+                                  .token = kToken,
+                                  .tls_dir = dir,
+                                  .connect_timeout = absl::Seconds(2)})
+                    .status()
+                    .ToString(),
+                HasSubstr(advice));
+  }
+}
+
+TEST(DashboardTest, ForeignPagesAndStrangersReadNothing) {
+  GuardedCluster cluster(false, {"--dashboard_port=0"});
+  const std::string before = cluster.Tables();
+  std::string line;
+  do {
+    line = cluster.real().head().ReadLine();
+    ASSERT_FALSE(line.empty());
+  } while (!absl::StrContains(line, "Dashboard: "));
+  std::string url = line.substr(line.find("http://"));
+  url = url.substr(0, url.find("/?"));
+  httplib::Client client(url);
+  const std::string bearer = absl::StrCat("Bearer ", kToken);
+  struct Try {
+    httplib::Headers headers;
+    int status;
+    std::string line;
+  };
+  for (const Try& attempt : std::vector<Try>{
+           {{{"Host", "evil.example"}, {"Authorization", bearer}},
+            403,
+            "its Host is 'evil.example'"},
+           {{{"Origin", "http://evil.example"}, {"Authorization", bearer}},
+            403,
+            "its Origin is 'http://evil.example'"},
+           {{{"Origin", "null"}, {"Authorization", bearer}},
+            403,
+            "its Origin is 'null'"},
+           {{}, 401, "it carries no token"},
+           {{{"Authorization", bearer.substr(0, bearer.size() - 1)}},
+            401,
+            "its token is wrong"},
+       }) {
+    SCOPED_TRACE(attempt.line);
+    const httplib::Result answer = client.Get("/api/v1/state", attempt.headers);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, attempt.status);
+    EXPECT_THAT(answer->body, Not(HasSubstr(cluster.info().actor_id())));
+    EXPECT_TRUE(Eventually([&] {
+      return CountLines(cluster.folder(), attempt.line) == 1;
+    })) << CountLines(cluster.folder(), attempt.line);
+  }
+  EXPECT_THAT(CountLines(cluster.folder(), "refused GET /api/v1/state from "),
+              Eq(5));
+  const httplib::Result answer =
+      client.Get("/api/v1/state", {{"Authorization", bearer}});
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(answer->body, HasSubstr(cluster.info().actor_id()));
+  EXPECT_EQ(cluster.Tables(), before);
+  cluster.ExpectWorking();
+}
+
+// The token may stand in the environment and in files of their owner.
+TEST(TokenSecrecyTest, ItIsOnNoCommandLineAndInNoLog) {
+  ProcessTree tree;
+  tree.env()["MINIRAY_TOKEN"] = kToken;
+  const std::string miniray = BuiltProgram("tools/miniray");
+  const RunResult head = tree.Run({miniray, "start", "--head", "--port=0",
+                                   "--dashboard_port=0", "--num_cpus=2"});
+  ASSERT_EQ(head.exit_code, 0) << head.err;
+  std::string address =
+      head.out.substr(head.out.find("listens at ") + strlen("listens at "));
+  address = address.substr(0, address.find(' '));
+  auto driver = tree.Start({BuiltProgram("tests/integration/sleeper_program"),
+                            "--address", address, "--actors=2"});
+  ASSERT_THAT(driver->ReadLine(), HasSubstr("ready"));
+  EXPECT_EQ(tree.Run({miniray, "status"}).exit_code, 0);
+  tree.env()["MINIRAY_TOKEN"] = "a-wrong-one";
+  EXPECT_NE(tree.Run({miniray, "status", "--address", address}).exit_code, 0);
+
+  const std::vector<pid_t> living = tree.Living();
+  ASSERT_GE(living.size(), 5);  // Head, daemon, driver, two actors at least.
+  for (pid_t pid : living) {
+    const auto line = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
+    if (!line.ok()) continue;  // It has just ended.
+    EXPECT_THAT(*line, Not(HasSubstr(kToken)));
+  }
+  int secret_files = 0;
+  auto check = [&] {
+    for (const auto& [path, contents] : FilesBelow(tree.folder())) {
+      if (!absl::StrContains(contents, kToken)) continue;
+      ++secret_files;
+      struct stat st = {};
+      if (stat(path.c_str(), &st) != 0) continue;
+      EXPECT_EQ(st.st_mode & 077, 0) << path;
+      EXPECT_THAT(path, AnyOf(HasSubstr("/processes/"), HasSubstr("/token")));
+    }
+  };
+  check();
+  EXPECT_GE(secret_files, 2);  // The check can see it.
+  driver->Signal(SIGKILL);
+  driver->Wait();
+  EXPECT_EQ(tree.Run({miniray, "stop"}).exit_code, 0);
+  check();  // What they wrote at their end.
+}
+
+}  // namespace
+}  // namespace miniray
+
+TEST_CLUSTER_MAIN()
