@@ -3,14 +3,30 @@
 #ifndef MINIRAY_RUNTIME_BASE_FRAMED_SOCKET_H_
 #define MINIRAY_RUNTIME_BASE_FRAMED_SOCKET_H_
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/files.h"
 
 namespace miniray {
+
+// A message as it goes over a socket. Errors: INVALID_ARGUMENT, 4 GiB or more.
+absl::StatusOr<std::string> MakeFrame(absl::string_view message);
+
+// sendmsg, with descriptors beside the first byte.
+ssize_t SendWithFds(int socket, absl::string_view bytes,
+                    const std::vector<ScopedFd>& fds, int flags);
+
+// recvmsg: adds the descriptors that came beside the bytes, close-on-exec.
+ssize_t ReceiveWithFds(int socket, char* buffer, size_t size,
+                       std::vector<ScopedFd>* fds);
 
 // Writes one message; blocks. Errors: UNAVAILABLE, the peer is gone.
 // INVALID_ARGUMENT, 4 GiB or more.

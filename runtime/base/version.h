@@ -3,9 +3,11 @@
 #ifndef MINIRAY_RUNTIME_BASE_VERSION_H_
 #define MINIRAY_RUNTIME_BASE_VERSION_H_
 
+#define MINIRAY_VERSION "0.1.0"
+
 namespace miniray {
 
-inline constexpr char kVersion[] = "0.1.0";
+inline constexpr char kVersion[] = MINIRAY_VERSION;
 
 }  // namespace miniray
 

@@ -1,0 +1,236 @@
+#include "runtime/worker/log_file.h"
+
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+namespace {
+
+// Beyond any sensible --log_files.
+constexpr int kMaxFiles = 10000;
+
+std::string RotatedPath(const std::string& path, int index) {
+  return index == 0 ? path : absl::StrCat(path, ".", index);
+}
+
+// -1: there is no such file.
+int64_t Inode(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 ? static_cast<int64_t>(st.st_ino) : -1;
+}
+
+}  // namespace
+
+absl::StatusOr<LogFile> LogFile::Open(std::string path, Options options) {
+  LogFile file(std::move(path), options);
+  file.fd_ = ScopedFd(open(file.path_.c_str(),
+                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file.fd_.valid()) {
+    return ErrnoStatus(errno, absl::StrCat("open ", file.path_));
+  }
+  struct stat st;
+  if (fstat(file.fd_.get(), &st) == 0) file.size_ = st.st_size;
+  return file;
+}
+
+void LogFile::Append(absl::string_view text) {
+  while (!text.empty()) {
+    const int64_t room = options_.max_bytes - size_;
+    if (static_cast<int64_t>(text.size()) <= room) return Write(text);
+    // Up to the end of a line, if one fits; a line that fits in no file is cut.
+    size_t part = 0;
+    if (room > 0) {
+      const size_t newline = text.rfind('\n', static_cast<size_t>(room) - 1);
+      if (newline != absl::string_view::npos) part = newline + 1;
+    }
+    if (part == 0 && size_ == 0) {
+      part = static_cast<size_t>(std::max<int64_t>(options_.max_bytes, 1));
+    }
+    Write(text.substr(0, part));
+    text.remove_prefix(std::min(part, text.size()));
+    if (!text.empty()) Rotate();
+  }
+}
+
+void LogFile::Rotate() {
+  // A failure leaves a file that is larger than it should be, or one lost.
+  for (int i = options_.max_files - 1; i > 0; --i) {
+    (void)rename(RotatedPath(path_, i - 1).c_str(),
+                 RotatedPath(path_, i).c_str());
+  }
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+                    (options_.max_files <= 1 ? O_TRUNC : 0);
+  ScopedFd fresh(open(path_.c_str(), flags, 0600));
+  if (fresh.valid()) fd_ = std::move(fresh);
+  size_ = 0;
+}
+
+void LogFile::Write(absl::string_view text) {
+  if (lost_ > 0 && !text.empty()) {
+    const std::string note = absl::StrCat("[miniray: ", lost_,
+                                          " bytes of output were lost here: ",
+                                          lost_cause_, "]\n");
+    if (write(fd_.get(), note.data(), note.size()) ==
+        static_cast<ssize_t>(note.size())) {
+      size_ += static_cast<int64_t>(note.size());
+      lost_ = 0;
+    }
+  }
+  while (!text.empty()) {
+    const ssize_t n = write(fd_.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      if (total_lost_ == 0) {
+        PLOG(ERROR) << path_ << ": output is lost";
+      }
+      lost_cause_ = strerror(errno);
+      lost_ += static_cast<int64_t>(text.size());
+      total_lost_ += static_cast<int64_t>(text.size());
+      return;
+    }
+    size_ += n;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+absl::StatusOr<LogReader> LogReader::Open(const std::string& path,
+                                          int64_t tail_lines) {
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(path, error).string();
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("open ", path));
+  LogReader reader(real);
+  if (tail_lines > 0) {
+    MR_RETURN_IF_ERROR(reader.StartAtTail(tail_lines));
+  } else {
+    MR_RETURN_IF_ERROR(reader.OpenNext().status());
+  }
+  return reader;
+}
+
+absl::Status LogReader::StartAtTail(int64_t lines) {
+  constexpr off_t kBlock = 64 << 10;
+  // The newline at the very end closes the last line, and begins none.
+  bool at_end = true;
+  for (int index = 0; index < kMaxFiles; ++index) {
+    ScopedFd fd(
+        open(RotatedPath(path_, index).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) {
+      if (index == 0) return ErrnoStatus(errno, absl::StrCat("open ", path_));
+      break;  // Fewer lines than were asked for: from the oldest file's start.
+    }
+    struct stat st;
+    if (fstat(fd.get(), &st) != 0) return ErrnoStatus(errno, "stat");
+    off_t end = st.st_size;
+    std::string block;
+    while (end > 0) {
+      const off_t begin = std::max<off_t>(0, end - kBlock);
+      block.resize(static_cast<size_t>(end - begin));
+      const ssize_t n = pread(fd.get(), block.data(), block.size(), begin);
+      if (n < 0) return ErrnoStatus(errno, absl::StrCat("read ", path_));
+      for (ssize_t i = n; i-- > 0;) {
+        const bool newline = block[static_cast<size_t>(i)] == '\n';
+        if (newline && !std::exchange(at_end, false) && --lines <= 0) {
+          if (lseek(fd.get(), begin + i + 1, SEEK_SET) < 0) {
+            return ErrnoStatus(errno, "seek");
+          }
+          fd_ = std::move(fd);
+          return absl::OkStatus();
+        }
+        at_end = false;
+      }
+      end = begin;
+    }
+    if (lseek(fd.get(), 0, SEEK_SET) < 0) return ErrnoStatus(errno, "seek");
+    fd_ = std::move(fd);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> LogReader::OpenNext() {
+  // Where the open file is now: rotation may have moved it.
+  int index = -1, oldest = -1;
+  struct stat own = {};
+  if (fd_.valid() && fstat(fd_.get(), &own) != 0) {
+    return ErrnoStatus(errno, "stat");
+  }
+  for (int i = 0; i < kMaxFiles; ++i) {
+    const int64_t inode = Inode(RotatedPath(path_, i));
+    if (inode < 0 && i > 0) break;
+    if (inode >= 0) oldest = i;
+    if (fd_.valid() && inode == static_cast<int64_t>(own.st_ino)) index = i;
+  }
+  if (index == 0) return false;
+  if (oldest < 0) return false;  // All are gone.
+  // One that is gone already was older than all.
+  const int next = index > 0 ? index - 1 : oldest;
+  ScopedFd fd(open(RotatedPath(path_, next).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() && errno == ENOENT) return false;  // About to be made.
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path_));
+  fd_ = std::move(fd);
+  return true;
+}
+
+absl::StatusOr<std::string> LogReader::Read(size_t max_bytes) {
+  std::string bytes;
+  while (true) {
+    bytes.resize(max_bytes);
+    ssize_t n;
+    do {
+      n = read(fd_.get(), bytes.data(), max_bytes);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return ErrnoStatus(errno, absl::StrCat("read ", path_));
+    bytes.resize(static_cast<size_t>(n));
+    if (n > 0) return bytes;
+    // A file that was rotated away is complete; but what was written before
+    // that, and after our read, is still to be read.
+    if (Inode(path_) >= 0) {
+      struct stat own;
+      if (fstat(fd_.get(), &own) != 0) return ErrnoStatus(errno, "stat");
+      if (Inode(path_) == static_cast<int64_t>(own.st_ino)) return bytes;
+      const off_t position = lseek(fd_.get(), 0, SEEK_CUR);
+      if (position < own.st_size) continue;
+    }
+    MR_ASSIGN_OR_RETURN(const bool opened, OpenNext());
+    if (!opened) return bytes;
+  }
+}
+
+std::vector<std::string> FindActorLogs(const std::string& folder,
+                                       absl::string_view actor_id) {
+  std::vector<std::pair<int, std::string>> found;
+  std::error_code error;
+  const std::string infix = absl::StrCat("-", actor_id, ".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const size_t at = name.rfind(infix);
+    if (at == std::string::npos || !absl::EndsWith(name, ".log")) continue;
+    absl::string_view number =
+        absl::string_view(name).substr(at + infix.size());
+    number.remove_suffix(absl::string_view(".log").size());
+    int incarnation = 0;
+    if (absl::SimpleAtoi(number, &incarnation)) {
+      found.emplace_back(incarnation, entry.path().string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> paths;
+  for (auto& [incarnation, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+}  // namespace miniray

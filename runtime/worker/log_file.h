@@ -1,0 +1,81 @@
+// A log in files of limited size, and reading it: PATH is written; full ones
+// become PATH.1 (the newest), PATH.2, ...
+
+#ifndef MINIRAY_RUNTIME_WORKER_LOG_FILE_H_
+#define MINIRAY_RUNTIME_WORKER_LOG_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/files.h"
+
+namespace miniray {
+
+// Not thread-safe.
+class LogFile {
+ public:
+  struct Options {
+    int64_t max_bytes = 32 << 20;  // Of one file.
+    int max_files = 5;             // With the one that is written.
+  };
+
+  // Appends to what is there. Errors: those of the system.
+  static absl::StatusOr<LogFile> Open(std::string path, Options options);
+
+  // Never fails: what the disk does not take is counted, and the log says so
+  // when there is room again.
+  void Append(absl::string_view text);
+
+  const std::string& path() const { return path_; }
+  int64_t lost_bytes() const { return total_lost_; }
+
+ private:
+  LogFile(std::string path, Options options)
+      : path_(std::move(path)), options_(options) {}
+  void Rotate();
+  void Write(absl::string_view text);
+
+  std::string path_;
+  Options options_;
+  ScopedFd fd_;
+  int64_t size_ = 0;
+  int64_t lost_ = 0;  // Since the log last said so.
+  int64_t total_lost_ = 0;
+  std::string lost_cause_;
+};
+
+// Reads a log from its oldest file to its newest, and on as it grows, also
+// across rotations. Not thread-safe.
+class LogReader {
+ public:
+  // From the last `tail_lines` lines on; 0: from the beginning. A symbolic link
+  // is followed. Errors: NOT_FOUND.
+  static absl::StatusOr<LogReader> Open(const std::string& path,
+                                        int64_t tail_lines);
+
+  // Returns up to `max_bytes` more bytes; nothing at the present end, where
+  // more may come later. Errors: those of the system.
+  absl::StatusOr<std::string> Read(size_t max_bytes);
+
+ private:
+  explicit LogReader(std::string path) : path_(std::move(path)) {}
+  absl::Status StartAtTail(int64_t lines);
+  // Opens the file after the one that is open; false: that is the newest.
+  absl::StatusOr<bool> OpenNext();
+
+  std::string path_;
+  ScopedFd fd_;
+};
+
+// The logs of an actor's processes in `folder`, oldest first: files (or links)
+// CLASS-ACTORID.INCARNATION.log. Empty if there are none.
+std::vector<std::string> FindActorLogs(const std::string& folder,
+                                       absl::string_view actor_id);
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_WORKER_LOG_FILE_H_
