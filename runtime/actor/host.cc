@@ -2,18 +2,19 @@
 
 #include <fcntl.h>
 #include <glog/logging.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <exception>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/actor/plugins.h"
+#include "runtime/actor/registry.h"
 #include "runtime/base/framed_socket.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/grpc_status.h"
@@ -32,9 +33,85 @@ constexpr char kActorFdVariable[] = "MINIRAY_ACTOR_FD";
   _exit(1);
 }
 
-void Report(int fd, const v1::ActorEvent& event) {
-  if (!WriteFrame(fd, event.SerializeAsString()).ok()) KillProcessGroup();
+// For ps and top, where the executable's name would be a hash.
+void SetName(const v1::ActorSpec& spec) {
+  const std::string name = spec.shared_process().empty()
+                               ? std::string(ShortClassName(spec.class_name()))
+                               : spec.shared_process();
+  prctl(PR_SET_NAME, name.c_str(), 0, 0, 0);
 }
+
+// The daemon's socket, written by the actors' threads. Thread-safe.
+class Reporter {
+ public:
+  explicit Reporter(int fd) : fd_(fd) {}
+  void Report(const v1::ActorEvent& event) {
+    absl::MutexLock lock(&mu_);
+    if (!WriteFrame(fd_, event.SerializeAsString()).ok()) KillProcessGroup();
+  }
+
+ private:
+  const int fd_;
+  absl::Mutex mu_;
+};
+
+// The actors of this process. `prepare` is HostActorAndExit's.
+class Host {
+ public:
+  Host(int fd,
+       std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)> prepare)
+      : reporter_(fd), prepare_(std::move(prepare)) {}
+
+  void Obey(const v1::ActorControl& control) {
+    if (control.has_host()) {
+      Add(control.host());
+    } else if (control.has_stop_actor() && server_ != nullptr) {
+      const v1::StopHostedActor& stop = control.stop_actor();
+      server_->RemoveActor(stop.actor_id(), stop.incarnation(), stop.reason());
+    }
+  }
+
+ private:
+  void Add(const v1::HostActor& host) {
+    absl::StatusOr<ActorHooks> hooks = Prepare(host);
+    // A process of its own goes with the actor.
+    const bool shared = !host.spec().shared_process().empty();
+    if (!hooks.ok()) {
+      v1::ActorEvent event;
+      event.set_actor_id(host.spec().actor_id());
+      event.set_incarnation(host.incarnation());
+      *event.mutable_construction_failed() = ToProto(hooks.status());
+      reporter_.Report(event);
+      if (!shared) _exit(1);
+      return;
+    }
+    server_->AddActor(host, *std::move(hooks),
+                      [this, shared](const v1::ActorEvent& event) {
+                        reporter_.Report(event);
+                        if (shared) return;
+                        if (event.has_construction_failed()) _exit(1);
+                        if (event.has_ending()) {
+                          _exit(event.ending().has_status() ? 1 : 0);
+                        }
+                      });
+  }
+
+  absl::StatusOr<ActorHooks> Prepare(const v1::HostActor& host) {
+    if (server_ == nullptr) {
+      MR_RETURN_IF_ERROR(LoadListedPlugins());
+      MR_RETURN_IF_ERROR(UseTls(host.tls_dir()));
+      MR_ASSIGN_OR_RETURN(
+          server_, ActorServer::Start(
+                       {.host = host.listen_host(), .token = host.token()}));
+    }
+    return prepare_(host);
+  }
+
+  Reporter reporter_;
+  const std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)>
+      prepare_;
+  std::unique_ptr<ActorServer> server_;
+};
 
 }  // namespace
 
@@ -66,47 +143,16 @@ void HostActorAndExit(
   FLAGS_logtostderr = true;
   // What a method prints is in the log at once, and stays there if it dies.
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  absl::StatusOr<std::string> bytes = ReadFrame(fd);
-  v1::ActorControl control;
-  if (!bytes.ok() || !control.ParseFromString(*bytes) || !control.has_host()) {
-    KillProcessGroup();
+  static Host* const host = new Host(fd, std::move(prepare));
+  bool named = false;
+  while (true) {
+    const absl::StatusOr<std::string> bytes = ReadFrame(fd);
+    v1::ActorControl control;
+    // The end of the socket is the end of the daemon.
+    if (!bytes.ok() || !control.ParseFromString(*bytes)) KillProcessGroup();
+    if (!std::exchange(named, true)) SetName(control.host().spec());
+    host->Obey(control);
   }
-  // For ps and top, where the executable's name would be a hash.
-  prctl(PR_SET_NAME,
-        std::string(ShortClassName(control.host().spec().class_name())).c_str(),
-        0, 0, 0);
-  // The daemon sends nothing more: the end of the socket is the end of the
-  // daemon.
-  std::thread([fd] {
-    pollfd wait = {fd, POLLIN | POLLRDHUP, 0};
-    while (poll(&wait, 1, -1) < 0) {
-    }
-    KillProcessGroup();
-  }).detach();
-
-  std::unique_ptr<ActorServer> server;
-  absl::StatusOr<ActorHooks> hooks = [&]() -> absl::StatusOr<ActorHooks> {
-    MR_RETURN_IF_ERROR(UseTls(control.host().tls_dir()));
-    MR_ASSIGN_OR_RETURN(
-        server, ActorServer::Start({.host = control.host().listen_host(),
-                                    .token = control.host().token()}));
-    return prepare(control.host());
-  }();
-  if (!hooks.ok()) {
-    v1::ActorEvent event;
-    *event.mutable_construction_failed() = ToProto(hooks.status());
-    Report(fd, event);
-    _exit(1);
-  }
-  server->AddActor(control.host(), *std::move(hooks),
-                   [fd](const v1::ActorEvent& event) {
-                     Report(fd, event);
-                     if (event.has_construction_failed()) _exit(1);
-                     if (event.has_ending()) {
-                       _exit(event.ending().has_status() ? 1 : 0);
-                     }
-                   });
-  while (true) pause();
 }
 
 }  // namespace internal

@@ -157,7 +157,8 @@ absl::Status LoadListedPlugins() {
   if (list == nullptr) return absl::OkStatus();
   const std::string lines = list;
   unsetenv(kPluginFilesVariable);
-  for (absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+  for (absl::string_view line :
+       absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(line, absl::MaxSplits('\t', 1));
     MR_RETURN_IF_ERROR(LoadPlugin(parts.first, parts.second));

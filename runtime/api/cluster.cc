@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "runtime/actor/compute_threads.h"
 #include "runtime/actor/current_call.h"
 #include "runtime/actor/host.h"
+#include "runtime/actor/template.h"
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
@@ -131,7 +133,10 @@ absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {
     ActorContext::SetDefault(new ActorContext(*context));
   }
   internal::ActorHooks hooks;
-  hooks.enter_thread = [context] { ActorContext::SetCurrent(context.get()); };
+  hooks.enter_thread = [context] {
+    internal::EnterComputeThread();
+    ActorContext::SetCurrent(context.get());
+  };
   hooks.save_state = [client, id = host.spec().actor_id(),
                       incarnation = host.incarnation()](absl::Cord state) {
     return client->SaveActorState(id, incarnation, state);
@@ -183,6 +188,7 @@ absl::Status CheckConcurrency(const ActorOptions& options, bool saves_state) {
 
 void Init(int& argc, char** argv) {
   Initialized() = true;
+  if (internal::IsTemplateProcess()) internal::ServeAsTemplate();
   if (!internal::IsActorProcess()) {
     TakeFlags(argc, argv);
     return;

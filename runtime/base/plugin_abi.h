@@ -26,7 +26,7 @@
 #define MINIRAY_ABI_BEGIN_ "<miniray-plugin-abi:"
 #define MINIRAY_ABI_END_ ">"
 
-#define MINIRAY_ABI_                                                       \
+#define MINIRAY_ABI_ \
   "miniray " MINIRAY_VERSION                                               \
   ", C++ ABI " MINIRAY_TEXT_(__GXX_ABI_VERSION) "/" MINIRAY_TEXT_(         \
       _GLIBCXX_USE_CXX11_ABI) ", protobuf " MINIRAY_TEXT_(                 \

@@ -3,17 +3,14 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "runtime/actor/registry.h"
+#include "absl/time/clock.h"
 #include "runtime/base/files.h"
-#include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 #include "runtime/rpc/grpc_status.h"
-#include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace {
@@ -35,25 +32,14 @@ std::string LastOutput(const std::string& log_file) {
   return absl::StrCat("; its last output (", log_file, "): ", text);
 }
 
-int ComputeThreads(const v1::ActorSpec& spec) {
-  if (spec.num_threads() > 0) return spec.num_threads();
-  const auto cpu = spec.resources().quantity().find("CPU");
-  return cpu == spec.resources().quantity().end()
-             ? 1
-             : std::max(1, static_cast<int>(std::floor(cpu->second)));
-}
-
 }  // namespace
 
-ActorTable::ActorTable(Options options, HeadLink* link, PackageCache* packages,
-                       ProcessSupervisor* supervisor)
-    : options_(std::move(options)),
-      link_(link),
-      packages_(packages),
-      supervisor_(supervisor) {
+ActorTable::ActorTable(Options options, Parts parts)
+    : options_(std::move(options)), parts_(parts) {
   for (int i = 0; i < kStarters; ++i) {
     starters_.emplace_back([this] { StarterLoop(); });
   }
+  grace_ = std::thread([this] { GraceLoop(); });
 }
 
 void ActorTable::Start(const v1::StartActor& start) {
@@ -83,19 +69,12 @@ bool ActorTable::empty() {
 }
 
 void ActorTable::GiveUp(const std::string& reason) {
-  std::set<std::string> keys;
-  {
-    absl::MutexLock lock(&mu_);
-    for (auto& [key, hosted] : actors_) {
-      hosted.stop_reason = reason;
-      keys.insert(key);
-    }
-    starts_.clear();
-  }
-  for (const std::string& key : keys) {
-    supervisor_->Stop(key, absl::ZeroDuration());
-  }
   absl::MutexLock lock(&mu_);
+  starts_.clear();
+  for (auto& [key, hosted] : actors_) hosted.stop_reason = reason;
+  for (const auto& [key, process] : processes_) {
+    parts_.supervisor->Stop(key, absl::ZeroDuration());
+  }
   auto none_left = [this] {
     mu_.AssertHeld();
     return actors_.empty();
@@ -112,147 +91,110 @@ void ActorTable::EndStarting(const std::string& reason) {
     }
     start_ended_ = true;
   }
-  packages_->Close();
+  parts_.packages->Close();
+  parts_.templates->Close();
   for (std::thread& starter : starters_) {
     if (starter.joinable()) starter.join();
   }
-}
-
-std::deque<v1::StartActor>::iterator ActorTable::NextStart() {
-  return std::find_if(
-      starts_.begin(), starts_.end(), [this](const v1::StartActor& start) {
-        mu_.AssertHeld();
-        return !busy_packages_.contains(start.spec().package_id());
-      });
-}
-
-void ActorTable::StarterLoop() {
-  absl::MutexLock lock(&mu_);
-  while (true) {
-    auto work = [this] {
-      mu_.AssertHeld();
-      return start_ended_ || NextStart() != starts_.end();
-    };
-    mu_.Await(absl::Condition(&work));
-    if (start_ended_) return;
-    const auto next = NextStart();
-    const v1::StartActor start = std::move(*next);
-    starts_.erase(next);
-    const std::string key = Key(start.spec().actor_id(), start.incarnation());
-    Hosted& hosted = actors_[key];
-    hosted.spec = start.spec();
-    hosted.spec.clear_constructor_args();
-    hosted.incarnation = start.incarnation();
-    hosted.log_file = absl::StrCat(
-        options_.log_folder, "/",
-        internal::ShortClassName(start.spec().class_name()), "-", key, ".log");
-    busy_packages_.insert(start.spec().package_id());
-    mu_.Unlock();
-    const absl::Status status = StartProcess(start, key);
-    if (!status.ok()) {
-      OnExit(key,
-             absl::StrCat(
-                 "could not be started: ",
-                 status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
-    }
-    mu_.Lock();
-    busy_packages_.erase(start.spec().package_id());
-  }
-}
-
-absl::Status ActorTable::StartProcess(const v1::StartActor& start,
-                                      const std::string& key) {
-  const v1::ActorSpec& spec = start.spec();
-  ProcessSupervisor::Command command;
-  command.key = key;
-  MR_ASSIGN_OR_RETURN(command.executable, packages_->Fetch(spec.package_id()));
-  command.args = {spec.package_name()};
-  v1::ActorControl control;
-  v1::HostActor* host = control.mutable_host();
-  *host->mutable_spec() = spec;
-  host->set_incarnation(start.incarnation());
-  host->set_node_id(link_->node_id());
-  host->set_listen_host(options_.node_ip);
-  host->set_head_address(options_.head_address);
-  host->set_token(options_.token);
-  host->set_tls_dir(TlsDir());
-  command.first_message = control.SerializeAsString();
-  command.on_message = [this, key](pid_t pid, const std::string& message) {
-    OnMessage(key, pid, message);
-  };
-  command.on_exit = [this, key](const std::string& cause) {
-    OnExit(key, cause);
-  };
-  command.env["OMP_NUM_THREADS"] = absl::StrCat(ComputeThreads(spec));
-  // Huge pages for malloc: fresh tensors cost a fraction of the page faults.
-  command.env["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1";
-  for (const auto& [name, value] : spec.env()) command.env[name] = value;
-  auto stop_reason = [&]() -> std::string {
-    absl::MutexLock lock(&mu_);
-    const auto it = actors_.find(key);
-    return it == actors_.end() ? "" : it->second.stop_reason;
-  };
-  if (const std::string reason = stop_reason(); !reason.empty()) {
-    return absl::CancelledError(reason);
-  }
-  {
-    absl::MutexLock lock(&mu_);
-    const auto it = actors_.find(key);
-    if (it == actors_.end()) return absl::OkStatus();
-    command.log_file = it->second.log_file;
-  }
-  MR_RETURN_IF_ERROR(supervisor_->Start(command));
-  // A stop that came while it started found no process.
-  if (!stop_reason().empty()) supervisor_->Stop(key, options_.stop_grace);
-  return absl::OkStatus();
+  if (grace_.joinable()) grace_.join();
 }
 
 void ActorTable::Stop(const v1::StopActor& stop) {
   const std::string key = Key(stop.actor_id(), stop.incarnation());
-  {
-    absl::MutexLock lock(&mu_);
-    auto queued = std::find_if(
-        starts_.begin(), starts_.end(), [&](const v1::StartActor& start) {
-          return start.spec().actor_id() == stop.actor_id() &&
-                 start.incarnation() == stop.incarnation();
-        });
-    if (queued != starts_.end()) {
-      starts_.erase(queued);
-      v1::NodeMessage message;
-      v1::ActorExited* exited = message.mutable_actor_exited();
-      exited->set_actor_id(stop.actor_id());
-      exited->set_incarnation(stop.incarnation());
-      exited->set_cause(stop.reason());
-      exited->set_may_restart(true);
-      return link_->Send(std::move(message));
-    }
-    auto it = actors_.find(key);
-    if (it != actors_.end()) it->second.stop_reason = stop.reason();
+  absl::MutexLock lock(&mu_);
+  auto queued = std::find_if(
+      starts_.begin(), starts_.end(), [&](const v1::StartActor& start) {
+        return start.spec().actor_id() == stop.actor_id() &&
+               start.incarnation() == stop.incarnation();
+      });
+  if (queued != starts_.end()) {
+    starts_.erase(queued);
+    v1::NodeMessage message;
+    v1::ActorExited* exited = message.mutable_actor_exited();
+    exited->set_actor_id(stop.actor_id());
+    exited->set_incarnation(stop.incarnation());
+    exited->set_cause(stop.reason());
+    exited->set_may_restart(true);
+    return parts_.link->Send(std::move(message));
   }
-  supervisor_->Stop(key, options_.stop_grace);
+  auto it = actors_.find(key);
+  if (it == actors_.end()) return;
+  it->second.stop_reason = stop.reason();
+  StopInProcess(key);
 }
 
-void ActorTable::OnMessage(const std::string& key, pid_t pid,
+void ActorTable::StopInProcess(const std::string& key) {
+  const auto actor = actors_.find(key);
+  if (actor == actors_.end()) return;
+  const auto process = processes_.find(actor->second.process);
+  if (process == processes_.end()) return;  // Not yet in one.
+  if (process->second.actors.size() == 1) {
+    // Nobody else is hurt. No further actor may join meanwhile.
+    shared_.erase(process->second.group);
+    return parts_.supervisor->Stop(process->first, options_.stop_grace);
+  }
+  v1::ActorControl control;
+  v1::StopHostedActor* stop = control.mutable_stop_actor();
+  stop->set_actor_id(actor->second.spec.actor_id());
+  stop->set_incarnation(actor->second.incarnation);
+  stop->set_reason(actor->second.stop_reason);
+  // If the process has just ended, OnExit comes.
+  (void)parts_.supervisor->Send(process->first, control.SerializeAsString());
+  graces_.emplace(absl::Now() + options_.stop_grace, key);
+}
+
+void ActorTable::GraceLoop() {
+  absl::MutexLock lock(&mu_);
+  while (!start_ended_) {
+    auto due = [this] {
+      mu_.AssertHeld();
+      return start_ended_ ||
+             (!graces_.empty() && graces_.begin()->first <= absl::Now());
+    };
+    const absl::Time next =
+        graces_.empty() ? absl::InfiniteFuture() : graces_.begin()->first;
+    auto changed = [this, next, &due] {
+      mu_.AssertHeld();
+      return due() || (!graces_.empty() && graces_.begin()->first < next);
+    };
+    mu_.AwaitWithDeadline(absl::Condition(&changed), next);
+    while (!graces_.empty() && graces_.begin()->first <= absl::Now()) {
+      const std::string key = graces_.begin()->second;
+      graces_.erase(graces_.begin());
+      const auto it = actors_.find(key);
+      // It ended in time, or its process is about to.
+      if (it == actors_.end()) continue;
+      const auto process = processes_.find(it->second.process);
+      if (process == processes_.end()) continue;
+      if (process->second.actors.size() == 1) {
+        shared_.erase(process->second.group);
+        parts_.supervisor->Stop(process->first, absl::ZeroDuration());
+        continue;
+      }
+      // Its method does not return, and a thread cannot be killed.
+      LeaveProcess(key);
+      TellEnd(key, "", "");
+    }
+  }
+}
+
+void ActorTable::OnMessage(const std::string& process_key, pid_t pid,
                            const std::string& bytes) {
   v1::ActorEvent event;
   if (!event.ParseFromString(bytes)) {
-    LOG(ERROR) << key << ": sent a malformed message";
+    LOG(ERROR) << process_key << ": sent a malformed message";
     return;
   }
   absl::MutexLock lock(&mu_);
+  const auto process = processes_.find(process_key);
+  if (process == processes_.end() || process->second.actors.empty()) return;
+  const std::string key = event.actor_id().empty()
+                              ? *process->second.actors.begin()
+                              : Key(event.actor_id(), event.incarnation());
   auto it = actors_.find(key);
-  if (it == actors_.end()) return;
+  if (it == actors_.end() || it->second.process != process_key) return;
   Hosted& hosted = it->second;
-  if (event.has_construction_failed()) {
-    hosted.construction_error =
-        FromProto(event.construction_failed()).ToString();
-  } else if (event.has_ending()) {
-    const absl::Status status = FromProto(event.ending().status());
-    hosted.ended_itself = status.ok();
-    if (!status.ok() && hosted.stop_reason.empty()) {
-      hosted.stop_reason = status.ToString();
-    }
-  } else if (event.has_ready()) {
+  if (event.has_ready()) {
     hosted.address = event.ready().address();
     hosted.pid = pid;
     v1::NodeMessage message;
@@ -261,12 +203,59 @@ void ActorTable::OnMessage(const std::string& key, pid_t pid,
     started->set_incarnation(hosted.incarnation);
     started->set_address(hosted.address);
     started->set_pid(pid);
-    link_->Send(std::move(message));
+    return parts_.link->Send(std::move(message));
+  }
+  if (event.has_construction_failed()) {
+    hosted.construction_error =
+        FromProto(event.construction_failed()).ToString();
+  } else if (event.has_ending()) {
+    const absl::Status status = FromProto(event.ending().status());
+    hosted.ended_itself = status.ok() && hosted.stop_reason.empty();
+    if (!status.ok() && hosted.stop_reason.empty()) {
+      hosted.stop_reason = std::string(status.message());
+    }
+  } else {
+    return;
+  }
+  // A process of its own ends now, and is heard of again.
+  if (process->second.shared_name.empty()) return;
+  LeaveProcess(key);
+  TellEnd(key, "", "");
+}
+
+void ActorTable::LeaveProcess(const std::string& key) {
+  const auto process = processes_.find(actors_.at(key).process);
+  if (process == processes_.end()) return;
+  process->second.actors.erase(key);
+  if (!process->second.actors.empty()) return;
+  shared_.erase(process->second.group);
+  parts_.supervisor->Stop(process->first, options_.stop_grace);
+}
+
+void ActorTable::OnExit(const std::string& process_key, int wait_status) {
+  absl::MutexLock lock(&mu_);
+  const auto it = processes_.find(process_key);
+  if (it == processes_.end()) return;
+  const Process process = std::move(it->second);
+  processes_.erase(it);
+  const auto shared = shared_.find(process.group);
+  if (shared != shared_.end() && shared->second == process_key) {
+    shared_.erase(shared);
+  }
+  std::string cause = DescribeExit(wait_status);
+  if (process.actors.size() > 1) {
+    absl::StrAppend(&cause, " (the shared process '", process.shared_name,
+                    "', which took its ", process.actors.size(),
+                    " actors with it)");
+  }
+  const std::string last_output = LastOutput(process.log_file);
+  for (const std::string& key : process.actors) {
+    TellEnd(key, cause, last_output);
   }
 }
 
-void ActorTable::OnExit(const std::string& key, const std::string& cause) {
-  absl::MutexLock lock(&mu_);
+void ActorTable::TellEnd(const std::string& key, const std::string& cause,
+                         const std::string& last_output) {
   auto it = actors_.find(key);
   if (it == actors_.end()) return;
   const Hosted& hosted = it->second;
@@ -274,11 +263,12 @@ void ActorTable::OnExit(const std::string& key, const std::string& cause) {
   v1::ActorExited* exited = message.mutable_actor_exited();
   exited->set_actor_id(hosted.spec.actor_id());
   exited->set_incarnation(hosted.incarnation);
-  exited->set_log_file(ToUtf8(hosted.log_file));
-  exited->set_may_restart(hosted.construction_error.empty());
+  exited->set_log_file(ToUtf8(LogPath(hosted.spec.class_name(), key)));
+  exited->set_may_restart(hosted.may_restart);
   if (!hosted.construction_error.empty()) {
     exited->set_cause(ToUtf8(
         absl::StrCat("its constructor failed: ", hosted.construction_error)));
+    exited->set_may_restart(false);
   } else if (hosted.ended_itself) {
     exited->set_cause("it ended itself (ExitActor)");
     exited->set_exited_itself(true);
@@ -287,12 +277,12 @@ void ActorTable::OnExit(const std::string& key, const std::string& cause) {
     exited->set_cause(ToUtf8(hosted.stop_reason));
   } else {
     exited->set_cause(ToUtf8(cause));
-    exited->set_last_output(ToUtf8(LastOutput(hosted.log_file)));
+    exited->set_last_output(ToUtf8(last_output));
   }
   LOG(INFO) << "actor " << hosted.spec.class_name() << " " << key << ": "
             << exited->cause() << exited->last_output();
   actors_.erase(it);
-  link_->Send(std::move(message));
+  parts_.link->Send(std::move(message));
 }
 
 }  // namespace miniray

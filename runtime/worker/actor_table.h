@@ -1,5 +1,9 @@
 // The actors of a node: starts their processes on the head's orders, and tells
 // the head what becomes of them.
+//
+// Mostly an actor has a process of its own. Actors with
+// ActorSpec.shared_process share one with those of the same job, program and
+// name; it ends with the last of them.
 
 #ifndef MINIRAY_RUNTIME_WORKER_ACTOR_TABLE_H_
 #define MINIRAY_RUNTIME_WORKER_ACTOR_TABLE_H_
@@ -9,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -16,13 +21,17 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/head.pb.h"
 #include "proto/worker.pb.h"
 #include "runtime/worker/head_link.h"
+#include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
+#include "runtime/worker/template_pool.h"
 
 namespace miniray {
 
@@ -35,11 +44,18 @@ class ActorTable {
     std::string token;
     std::string log_folder;
     absl::Duration stop_grace;
+    bool use_templates = true;
+  };
+  // Parts of the daemon; all outlive the table.
+  struct Parts {
+    HeadLink* link;
+    PackageCache* packages;
+    ProcessSupervisor* supervisor;
+    OutputCapture* capture;
+    TemplatePool* templates;
   };
 
-  // All outlive the table.
-  ActorTable(Options options, HeadLink* link, PackageCache* packages,
-             ProcessSupervisor* supervisor);
+  ActorTable(Options options, Parts parts);
   ~ActorTable() { EndStarting("its node was stopped"); }
 
   // Starts an actor soon, from a thread of the table's own.
@@ -63,28 +79,56 @@ class ActorTable {
   struct Hosted {
     v1::ActorSpec spec;  // Without the constructor's arguments.
     int32_t incarnation = 0;
-    std::string log_file;
+    std::string process;             // Key; empty until it is in one.
     std::string construction_error;  // Set if the constructor failed.
-    std::string stop_reason;         // Set once it was ordered to stop.
+    bool may_restart = true;
+    std::string stop_reason;  // Set once it was ordered to stop.
     bool ended_itself = false;
     std::string address;  // Once it is up.
     pid_t pid = 0;
   };
+  struct Process {
+    std::string group;  // Of a shared one; see GroupOf.
+    std::string shared_name;
+    std::string log_file;
+    std::set<std::string> actors;  // Keys.
+  };
 
+  // actor_start.cc
   void StarterLoop();
   std::deque<v1::StartActor>::iterator NextStart()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status StartProcess(const v1::StartActor& start,
-                            const std::string& key);
-  void OnMessage(const std::string& key, pid_t pid, const std::string& bytes);
-  void OnExit(const std::string& key, const std::string& cause);
+  absl::Status StartInProcess(const v1::StartActor& start,
+                              const std::string& key);
+  absl::StatusOr<TemplatePool::Program> FetchProgram(const v1::ActorSpec& spec);
+  // True if it is in a shared process now that was there already.
+  bool JoinSharedProcess(const v1::ActorSpec& spec, const std::string& key,
+                         const std::string& message);
+  absl::Status StartProcess(const v1::StartActor& start, const std::string& key,
+                            const TemplatePool::Program& program,
+                            const std::string& message);
+  std::string StopReason(const std::string& key);
+  std::string LogPath(absl::string_view class_name,
+                      const std::string& key) const;
+
+  // actor_table.cc
+  void OnMessage(const std::string& process_key, pid_t pid,
+                 const std::string& bytes);
+  void OnExit(const std::string& process_key, int wait_status);
+  // Tells the head, and forgets the actor.
+  void TellEnd(const std::string& key, const std::string& cause,
+               const std::string& last_output)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An actor has left a shared process that goes on, unless it was the last.
+  void LeaveProcess(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stops an actor that is in a process.
+  void StopInProcess(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GraceLoop();
 
   const Options options_;
-  HeadLink* const link_;
-  PackageCache* const packages_;
-  ProcessSupervisor* const supervisor_;
+  const Parts parts_;
 
-  // The link's lock may be taken while it is held.
+  // The locks of the parts may be taken while it is held.
   absl::Mutex mu_;
   bool start_ended_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<v1::StartActor> starts_ ABSL_GUARDED_BY(mu_);
@@ -92,8 +136,16 @@ class ActorTable {
   // nothing else, and actors of one package start in order.
   std::set<std::string> busy_packages_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Hosted> actors_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Process> processes_ ABSL_GUARDED_BY(mu_);
+  // Shared processes that take further actors, by group.
+  std::map<std::string, std::string> shared_ ABSL_GUARDED_BY(mu_);
+  int64_t shared_count_ ABSL_GUARDED_BY(mu_) = 0;
+  // Actors in shared processes that were told to end, by when they count as
+  // ended.
+  std::multimap<absl::Time, std::string> graces_ ABSL_GUARDED_BY(mu_);
 
   std::vector<std::thread> starters_;
+  std::thread grace_;
 };
 
 }  // namespace miniray

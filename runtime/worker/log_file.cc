@@ -82,9 +82,9 @@ void LogFile::Rotate() {
 
 void LogFile::Write(absl::string_view text) {
   if (lost_ > 0 && !text.empty()) {
-    const std::string note = absl::StrCat("[miniray: ", lost_,
-                                          " bytes of output were lost here: ",
-                                          lost_cause_, "]\n");
+    const std::string note =
+        absl::StrCat("[miniray: ", lost_,
+                     " bytes of output were lost here: ", lost_cause_, "]\n");
     if (write(fd_.get(), note.data(), note.size()) ==
         static_cast<ssize_t>(note.size())) {
       size_ += static_cast<int64_t>(note.size());
@@ -127,8 +127,7 @@ absl::Status LogReader::StartAtTail(int64_t lines) {
   // The newline at the very end closes the last line, and begins none.
   bool at_end = true;
   for (int index = 0; index < kMaxFiles; ++index) {
-    ScopedFd fd(
-        open(RotatedPath(path_, index).c_str(), O_RDONLY | O_CLOEXEC));
+    ScopedFd fd(open(RotatedPath(path_, index).c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) {
       if (index == 0) return ErrnoStatus(errno, absl::StrCat("open ", path_));
       break;  // Fewer lines than were asked for: from the oldest file's start.

@@ -1,8 +1,12 @@
 #include "runtime/worker/package_cache.h"
 
+#include <glog/logging.h>
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -17,11 +21,21 @@ constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 
 }  // namespace
 
-PackageCache::PackageCache(std::string folder, std::string token,
-                           v1::Head::Stub* stub)
-    : store_(std::move(folder)), token_(std::move(token)), stub_(stub) {}
+PackageCache::PackageCache(Options options, v1::Head::Stub* stub)
+    : options_(std::move(options)), store_(options_.folder), stub_(stub) {
+  // What an earlier daemon of this session fetched.
+  std::error_code error;
+  for (const auto& file :
+       std::filesystem::directory_iterator(options_.folder, error)) {
+    const std::string id = file.path().filename().string();
+    if (!PackageStore::IsValidId(id)) continue;
+    absl::MutexLock lock(&mu_);
+    entries_[id].bytes = static_cast<int64_t>(file.file_size(error));
+  }
+}
 
-absl::StatusOr<std::string> PackageCache::Fetch(const std::string& package_id) {
+absl::StatusOr<PackageCache::Package> PackageCache::Fetch(
+    const std::string& package_id) {
   {
     absl::MutexLock lock(&mu_);
     auto free = [&] {
@@ -29,22 +43,57 @@ absl::StatusOr<std::string> PackageCache::Fetch(const std::string& package_id) {
       return !fetching_.contains(package_id);
     };
     mu_.Await(absl::Condition(&free));
-    if (store_.Has(package_id)) return store_.PathOf(package_id);
+    if (store_.Has(package_id)) return Use(package_id);
     fetching_.insert(package_id);
   }
   const absl::Status status = Download(package_id);
-  {
-    absl::MutexLock lock(&mu_);
-    fetching_.erase(package_id);
-  }
+  absl::MutexLock lock(&mu_);
+  fetching_.erase(package_id);
   MR_RETURN_IF_ERROR(status);
-  return store_.PathOf(package_id);
+  Package package = Use(package_id);
+  MakeRoom();
+  return package;
+}
+
+PackageCache::Package PackageCache::Use(const std::string& package_id) {
+  Package package = {.path = store_.PathOf(package_id)};
+  Entry& entry = entries_[package_id];
+  entry.last_use = ++uses_;
+  std::error_code error;
+  const auto size = std::filesystem::file_size(package.path, error);
+  if (!error) entry.bytes = static_cast<int64_t>(size);
+  package.use = entry.use.lock();
+  if (package.use == nullptr) {
+    package.use = std::make_shared<const int>(0);
+    entry.use = package.use;
+  }
+  return package;
+}
+
+void PackageCache::MakeRoom() {
+  int64_t total = 0;
+  for (const auto& [id, entry] : entries_) total += entry.bytes;
+  while (total > options_.max_bytes) {
+    auto oldest = entries_.end();
+    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+      if (!it->second.use.expired()) continue;
+      if (oldest == entries_.end() ||
+          it->second.last_use < oldest->second.last_use) {
+        oldest = it;
+      }
+    }
+    if (oldest == entries_.end()) return;  // All are in use.
+    LOG(INFO) << "package " << oldest->first << " leaves the cache";
+    unlink(store_.PathOf(oldest->first).c_str());
+    total -= oldest->second.bytes;
+    entries_.erase(oldest);
+  }
 }
 
 absl::Status PackageCache::Download(const std::string& package_id) {
   MR_ASSIGN_OR_RETURN(auto writer, store_.Write(package_id));
   grpc::ClientContext context;
-  PrepareContext(&context, token_, kFetchTimeout);
+  PrepareContext(&context, options_.token, kFetchTimeout);
   {
     absl::MutexLock lock(&mu_);
     if (closed_) return absl::CancelledError("the daemon is stopping");

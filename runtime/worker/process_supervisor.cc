@@ -5,8 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -502,8 +502,7 @@ std::vector<pid_t> ProcessSupervisor::UnknownChildren() {
     if (!process->reaped) known.insert(process->pid);
   }
   std::vector<pid_t> children = OwnChildren();
-  std::erase_if(children,
-                [&](pid_t child) { return known.contains(child); });
+  std::erase_if(children, [&](pid_t child) { return known.contains(child); });
   return children;
 }
 

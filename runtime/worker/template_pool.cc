@@ -60,8 +60,8 @@ absl::StatusOr<pid_t> TemplatePool::Fork(
   if (answer == entry->answers.end()) {
     if (closed_) return absl::CancelledError("the daemon is stopping");
     if (!in_time) supervisor_->Stop(entry->key, absl::ZeroDuration());
-    return absl::UnavailableError(
-        in_time ? "the template process died" : "the template does not answer");
+    return absl::UnavailableError(in_time ? "the template process died"
+                                          : "the template does not answer");
   }
   const v1::ForkedActor forked = std::move(answer->second);
   entry->answers.erase(answer);

@@ -17,8 +17,10 @@
 #include "runtime/worker/actor_table.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/lease_keeper.h"
+#include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
+#include "runtime/worker/template_pool.h"
 
 namespace miniray {
 namespace {
@@ -32,7 +34,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
         node_ip_(std::move(node_ip)),
         channel_(MakeChannel(options_.head_address)),
         stub_(v1::Head::NewStub(channel_)),
-        packages_(options_.session_dir + "/packages", options_.token,
+        packages_({.folder = options_.session_dir + "/packages",
+                   .token = options_.token,
+                   .max_bytes = options_.package_cache_bytes},
                   stub_.get()),
         link_(
             {.head_address = options_.head_address, .token = options_.token},
@@ -48,14 +52,30 @@ class WorkerDaemonImpl : public WorkerDaemon {
   absl::Status Begin() {
     const std::string logs = options_.session_dir + "/logs";
     MR_RETURN_IF_ERROR(MakeDirectories(logs, 0700));
-    MR_ASSIGN_OR_RETURN(supervisor_, ProcessSupervisor::Create());
+    MR_ASSIGN_OR_RETURN(
+        capture_, OutputCapture::Create(
+                      {.file = {.max_bytes = options_.log_max_bytes,
+                                .max_files = options_.log_files},
+                       .sink = [this](v1::ProcessOutput output, bool must) {
+                         return PassOn(std::move(output), must);
+                       }}));
+    MR_ASSIGN_OR_RETURN(
+        supervisor_,
+        ProcessSupervisor::Create({.reap_orphans = options_.owns_process}));
+    templates_ = std::make_unique<TemplatePool>(
+        TemplatePool::Options{.log_folder = logs}, supervisor_.get(),
+        capture_.get());
     actors_ = std::make_unique<ActorTable>(
         ActorTable::Options{.node_ip = node_ip_,
                             .head_address = options_.head_address,
                             .token = options_.token,
                             .log_folder = logs,
                             .stop_grace = options_.stop_grace},
-        &link_, &packages_, supervisor_.get());
+        ActorTable::Parts{.link = &link_,
+                          .packages = &packages_,
+                          .supervisor = supervisor_.get(),
+                          .capture = capture_.get(),
+                          .templates = templates_.get()});
     MR_RETURN_IF_ERROR(link_.Start(options_.connect_timeout));
     lease_ = std::make_unique<LeaseKeeper>(
         options_.token, stub_.get(), &link_,
@@ -79,6 +99,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
     lease_.reset();
     actors_.reset();
     supervisor_.reset();
+    templates_.reset();
+    capture_.reset();
   }
 
  private:
@@ -102,6 +124,15 @@ class WorkerDaemonImpl : public WorkerDaemon {
     }
   }
 
+  // What processes printed, on its way to the head.
+  bool PassOn(v1::ProcessOutput output, bool must) {
+    v1::NodeMessage message;
+    *message.mutable_output() = std::move(output);
+    if (!must) return link_.TrySend(std::move(message));
+    link_.Send(std::move(message));
+    return true;
+  }
+
   void CutOff(absl::Duration silence) {
     if (actors_->empty()) return;
     LOG(ERROR) << "no contact with the head for "
@@ -123,7 +154,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
   const std::unique_ptr<v1::Head::Stub> stub_;
   PackageCache packages_;
   HeadLink link_;
+  std::unique_ptr<OutputCapture> capture_;
   std::unique_ptr<ProcessSupervisor> supervisor_;
+  std::unique_ptr<TemplatePool> templates_;
   std::unique_ptr<ActorTable> actors_;
   std::unique_ptr<LeaseKeeper> lease_;
 

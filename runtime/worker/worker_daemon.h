@@ -4,6 +4,7 @@
 #ifndef MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
 #define MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,14 @@ class WorkerDaemon {
     absl::Duration connect_timeout = absl::Seconds(10);
     // Between SIGTERM and SIGKILL when actors are stopped.
     absl::Duration stop_grace = absl::Seconds(1);
+    // Log of a process: the size of one file, and how many are kept.
+    int64_t log_max_bytes = 32 << 20;
+    int log_files = 5;
+    // Packages that are not in use leave beyond it.
+    int64_t package_cache_bytes = int64_t{10} << 30;
+    // Nothing else in this process has children: all that it inherits are
+    // reaped.
+    bool owns_process = false;
   };
 
   // Connects and registers; returns once the head has accepted the node.

@@ -244,7 +244,8 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .token = token,
                            .resources = options.resources,
                            .node_ip = options.node_ip,
-                           .session_dir = session.folder});
+                           .session_dir = session.folder,
+                           .owns_process = true});
   if (!started.ok()) {
     return started.status().code() == absl::StatusCode::kUnauthenticated
                ? Annotate(started.status(),

@@ -29,7 +29,10 @@ class ProcessSupervisorTest : public testing::Test {
     folder_ =
         absl::StrCat(base == nullptr ? "/tmp" : base, "/supervisor.", getpid());
     std::filesystem::create_directories(folder_);
-    auto supervisor = ProcessSupervisor::Create();
+    auto capture = OutputCapture::Create({});
+    EXPECT_TRUE(capture.ok()) << capture.status();
+    capture_ = *std::move(capture);
+    auto supervisor = ProcessSupervisor::Create({});
     EXPECT_TRUE(supervisor.ok()) << supervisor.status();
     supervisor_ = *std::move(supervisor);
   }
@@ -45,18 +48,21 @@ class ProcessSupervisorTest : public testing::Test {
     command.key = key;
     command.executable = absl::StrCat(folder_, "/", key, ".sh");
     command.args = {key};
-    command.log_file = LogFile(key);
+    auto output = capture_->Open(LogFile(key), {});
+    if (!output.ok()) return output.status();
+    command.output = *std::move(output);
+    command.socket_variable = kActorFdVariable;
     command.first_message = "hello";
     command.on_message = [this, key](pid_t, const std::string& message) {
       absl::MutexLock lock(&mu_);
       messages_[key] += message;
     };
-    command.on_exit = [this, key](const std::string& cause) {
+    command.on_exit = [this, key](int wait_status) {
       absl::MutexLock lock(&mu_);
-      exits_[key] = cause;
+      exits_[key] = DescribeExit(wait_status);
     };
     EXPECT_TRUE(WriteFileAtomically(command.executable,
-                                    absl::StrCat("#!/bin/sh\n", script, "\n"),
+                                    absl::StrCat("#!/bin/bash\n", script, "\n"),
                                     0700)
                     .ok());
     return supervisor_->Start(command);
@@ -91,6 +97,7 @@ class ProcessSupervisorTest : public testing::Test {
   absl::Mutex mu_;
   std::map<std::string, std::string> messages_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::string> exits_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<OutputCapture> capture_;
   std::unique_ptr<ProcessSupervisor> supervisor_;
 };
 
@@ -132,15 +139,15 @@ TEST_F(ProcessSupervisorTest, AProgramThatCannotRunIsAnError) {
   command.key = "none";
   command.executable = folder_ + "/no-such-program";
   command.args = {"none"};
-  command.log_file = LogFile("none");
   EXPECT_THAT(supervisor_->Start(command).ToString(),
               HasSubstr("no-such-program: No such file"));
   ASSERT_TRUE(WriteFileAtomically(command.executable, "garbage", 0700).ok());
   EXPECT_THAT(supervisor_->Start(command).ToString(),
               HasSubstr("Exec format error"));
-  command.log_file = folder_ + "/no/such/folder.log";
+  command.executable = "/bin/sh";
+  command.working_dir = folder_ + "/no/such/folder";
   EXPECT_THAT(supervisor_->Start(command).ToString(),
-              HasSubstr("no/such/folder.log"));
+              HasSubstr("no/such/folder: No such file"));
 }
 
 TEST_F(ProcessSupervisorTest, WhatAProcessStartedEndsWithIt) {
@@ -202,7 +209,9 @@ TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
   if (owner == 0) {
     // A stopped process, and what it started.
     supervisor_.release();
-    auto own = ProcessSupervisor::Create();
+    (void)capture_.release();
+    capture_ = *OutputCapture::Create({});
+    auto own = ProcessSupervisor::Create({});
     supervisor_ = *std::move(own);
     const bool ok =
         StartShell("orphan",
