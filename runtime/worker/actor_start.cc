@@ -124,8 +124,7 @@ absl::Status ActorTable::StartInProcess(const v1::StartActor& start,
     return absl::CancelledError(reason);
   }
   const std::string message = control.SerializeAsString();
-  if (spec.shared_process().empty() ||
-      !JoinSharedProcess(spec, key, message)) {
+  if (spec.shared_process().empty() || !JoinSharedProcess(spec, key, message)) {
     MR_RETURN_IF_ERROR(StartProcess(start, key, program, message));
   }
   // A stop that came while it started found no process.
@@ -216,9 +215,9 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
       command.key = absl::StrCat("shared-", ++shared_count_);
     }
     const std::string link = std::move(log_file);
-    log_file = absl::StrCat(options_.log_folder, "/",
-                            InPath(spec.shared_process()), "-", command.key,
-                            ".log");
+    log_file =
+        absl::StrCat(options_.log_folder, "/", InPath(spec.shared_process()),
+                     "-", command.key, ".log");
     LinkLog(log_file, link);
   }
   v1::ProcessOutput origin;
@@ -243,10 +242,8 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
                                                      const std::string& bytes) {
     OnMessage(process, pid, bytes);
   };
-  command.on_exit = [this, process = command.key,
-                     files = program.files](int wait_status) {
-    OnExit(process, wait_status);
-  };
+  command.on_exit = [this, process = command.key, files = program.files](
+                        int wait_status) { OnExit(process, wait_status); };
   {
     absl::MutexLock lock(&mu_);
     const auto it = actors_.find(key);
