@@ -21,10 +21,10 @@ namespace internal {
 bool IsActorProcess();
 
 // Hosts the actor that the daemon asks for over the inherited socket, or the
-// actors, where the process is shared (ActorSpec.shared_process); never returns.
-// `prepare` runs before the constructor, with what the daemon sent, connects
-// the actor's own client and makes its hooks. When the daemon dies, the whole
-// process group is killed.
+// actors, where the process is shared (ActorSpec.shared_process); never
+// returns. `prepare` runs before the constructor, with what the daemon sent,
+// connects the actor's own client and makes its hooks. When the daemon dies,
+// the whole process group is killed.
 [[noreturn]] void HostActorAndExit(
     std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)> prepare);
 
