@@ -131,15 +131,9 @@ class DriverStream
       if (!status.ok()) return link_->out.End(ToGrpcStatus(status));
       job_id_ = message_.register_driver().job_id();
     } else if (message_.has_leaving() && !job_id_.empty()) {
-      // Nothing more is read: its end, or OnCancel, ends the stream.
-      left_ = true;
-      return state_->DriverLeft(job_id_, link_.get());
+      state_->DriverLeft(job_id_, link_.get());
     }
     StartRead(&message_);
-  }
-
-  void OnCancel() override {
-    if (left_) link_->out.End(grpc::Status::CANCELLED);
   }
 
   void OnWriteDone(bool ok) override { link_->out.Written(ok); }
@@ -150,7 +144,6 @@ class DriverStream
   const std::shared_ptr<Link> link_;
   v1::DriverMessage message_;
   std::string job_id_;
-  std::atomic<bool> left_ = false;
 };
 
 class PackageUpload : public grpc::ServerReadReactor<v1::PackageChunk> {

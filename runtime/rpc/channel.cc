@@ -2,11 +2,14 @@
 
 #include <openssl/crypto.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "runtime/base/refusal_log.h"
+#include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/tls.h"
 
 namespace miniray {
@@ -26,6 +29,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   const std::shared_ptr<grpc::ChannelCredentials> credentials =
       ClientCredentials(&args);
+  if (auto faults = FaultInterceptors(); !faults.empty()) {
+    return grpc::experimental::CreateCustomChannelWithInterceptors(
+        address, credentials, args, std::move(faults));
+  }
   return grpc::CreateCustomChannel(address, credentials, args);
 }
 

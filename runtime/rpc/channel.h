@@ -1,5 +1,6 @@
 // gRPC channels and the cluster's token. Channels speak TLS where the process
-// does: see tls.h.
+// does (see tls.h), and fail on purpose where faults are asked for (see
+// fault_injector.h).
 
 #ifndef MINIRAY_RUNTIME_RPC_CHANNEL_H_
 #define MINIRAY_RUNTIME_RPC_CHANNEL_H_

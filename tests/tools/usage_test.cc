@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
         {{"start", "--head", "--num_gpus=1"}, "add --num_cpus"},
         {{"start", "--head", "--ready_fd=3"}, "goes with --block"},
         {{"start", "--head", "--block", "--ready_fd=77"}, "--ready_fd=77"},
+        {{"start", "--head", "--inject_faults=Head/*:reset=2"},
+         "--inject_faults: at character 14 of"},
         {{"start", "--address=here"}, "HOST:PORT"},
         {{"start", "--address="}, "HOST:PORT"},
         {{"start", "--address=1.2.3.4:5", "--port=6"}, "goes with --head"},

@@ -16,6 +16,8 @@ ABSL_FLAG(std::string, token_file, "", "File with the cluster's token.");
 ABSL_FLAG(std::string, tls_dir, "", "Folder with ca.crt, node.crt, node.key.");
 ABSL_FLAG(std::string, ca_dir, "", "Folder with ca.crt and ca.key.");
 ABSL_FLAG(int, days, 365, "How long a node's certificate is valid.");
+ABSL_FLAG(std::string, inject_faults, "",
+          "Lets calls fail on purpose; for tests.");
 ABSL_FLAG(bool, block, false, "Stay in the foreground.");
 ABSL_FLAG(std::string, format, "table", "table or json.");
 ABSL_FLAG(bool, force, false, "Kill at once.");

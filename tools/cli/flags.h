@@ -21,6 +21,7 @@ ABSL_DECLARE_FLAG(std::string, token_file);
 ABSL_DECLARE_FLAG(std::string, tls_dir);
 ABSL_DECLARE_FLAG(std::string, ca_dir);
 ABSL_DECLARE_FLAG(int, days);
+ABSL_DECLARE_FLAG(std::string, inject_faults);
 ABSL_DECLARE_FLAG(bool, block);
 ABSL_DECLARE_FLAG(std::string, format);
 ABSL_DECLARE_FLAG(bool, force);

@@ -25,10 +25,11 @@ std::vector<std::string> StartArguments(const CommandLine& line,
 absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
                         const StopEvents& stop) {
   MR_ASSIGN_OR_RETURN(
-      Child head, Child::Spawn(StartArguments(line, {"head", "host", "port",
-                                                     "dashboard_port",
-                                                     "token_file", "tls_dir"}),
-                               Child::Mode::kDetached, "the head"));
+      Child head,
+      Child::Spawn(
+          StartArguments(line, {"head", "host", "port", "dashboard_port",
+                                "token_file", "tls_dir", "inject_faults"}),
+          Child::Mode::kDetached, "the head"));
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
                       head.AwaitReady(kReadyTimeout, stop.signal_fd()));
   std::string description = DescribeHead(message);
@@ -53,7 +54,7 @@ absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                             const StopEvents& stop) {
   std::vector<std::string> args =
       StartArguments(line, {"num_cpus", "num_gpus", "resources", "node_ip",
-                            "token_file", "tls_dir"});
+                            "token_file", "tls_dir", "inject_faults"});
   args.push_back(absl::StrCat("--address=", address));
   MR_ASSIGN_OR_RETURN(Child child,
                       Child::Spawn(args, mode, "the worker daemon"));

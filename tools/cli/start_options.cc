@@ -21,6 +21,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/rpc/fault_injector.h"
 #include "tools/cli/flags.h"
 
 namespace miniray::cli {
@@ -150,6 +151,9 @@ absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line) {
   }
   MR_RETURN_IF_ERROR(CheckQuantity("num_cpus", absl::GetFlag(FLAGS_num_cpus)));
   MR_RETURN_IF_ERROR(CheckQuantity("num_gpus", absl::GetFlag(FLAGS_num_gpus)));
+  MR_RETURN_IF_ERROR(
+      Annotate(ParseFaultSpec(absl::GetFlag(FLAGS_inject_faults)).status(),
+               "--inject_faults"));
   MR_RETURN_IF_ERROR(options.head ? ReadHeadOptions(line, &options)
                                   : ReadDaemonOptions(line, &options));
   MR_RETURN_IF_ERROR(ReadNodeOptions(line, &options));

@@ -10,6 +10,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/tls.h"
 #include "tools/cli/flags.h"
 
@@ -51,6 +52,12 @@ absl::StatusOr<std::string> PrepareForHead(const std::string& address) {
   std::string dir = GivenTlsDir();
   if (dir.empty()) dir = TlsDirFor(address).value_or("");
   MR_RETURN_IF_ERROR(Annotate(UseTls(dir), "TLS"));
+  // A flag goes before the variable.
+  if (absl::GetFlag(FLAGS_inject_faults).empty()) {
+    MR_RETURN_IF_ERROR(UseFaultsFromEnvironment());
+  } else {
+    MR_RETURN_IF_ERROR(UseFaults(absl::GetFlag(FLAGS_inject_faults)));
+  }
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
   if (token.empty()) token = TokenFor(address).value_or("");
   return token;

@@ -20,6 +20,8 @@ std::string GivenTlsDir();
 // Call it before the first channel to the head at `address`: makes this process
 // speak TLS if the head does, and returns the head's token. What is not given
 // is what this machine's process records know about that head.
+// Faults that were asked for (--inject_faults, $MINIRAY_FAULTS) are in force
+// from here on.
 //
 // Errors: those of GivenToken and UseTls.
 absl::StatusOr<std::string> PrepareForHead(const std::string& address);

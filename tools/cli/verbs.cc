@@ -38,6 +38,10 @@ Both:
                       of the cluster then speaks TLS (default:
                       $MINIRAY_TLS_DIR, else what is known from processes on
                       this machine)
+  --inject_faults SPEC  for tests: lets calls of the worker daemon to the head
+                      fail on purpose, e.g. Head/*:drop_request=0.1,delay=0.2@50ms
+                      (also drop_reply=P, reset=P, limit=N; rules and ";seed=N"
+                      are separated by ';'); $MINIRAY_FAULTS is for any program
   --block             stay in the foreground, log to stderr; SIGINT and SIGTERM
                       end it in good order
 
@@ -134,7 +138,7 @@ const std::vector<Verb>& Verbs() {
          .help = kStartHelp,
          .flags = {"head", "host", "port", "dashboard_port", "address",
                    "num_cpus", "num_gpus", "resources", "node_ip", "token_file",
-                   "tls_dir", "block"},
+                   "tls_dir", "inject_faults", "block"},
          .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
         {.name = "status",
          .help = kStatusHelp,
