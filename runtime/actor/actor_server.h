@@ -20,6 +20,15 @@
 namespace miniray {
 namespace internal {
 
+struct FinishedCall {
+  const std::string& method;
+  int64_t queued_unix_us = 0;
+  int64_t start_unix_us = 0;
+  int64_t end_unix_us = 0;
+  bool failed = false;
+  int lane = 0;  // Thread of the actor, from 0.
+};
+
 // What an actor gets from the layers above. Any may be null.
 struct ActorHooks {
   // The first thing in each of the actor's threads.
@@ -30,9 +39,8 @@ struct ActorHooks {
   // load_state: NOT_FOUND, nothing was saved.
   std::function<absl::Status(absl::Cord state)> save_state;
   std::function<absl::StatusOr<absl::Cord>()> load_state;
-  // Runs in the thread that ran the call, after it: must not block. The ids and
-  // names of actor, job and node are not filled in.
-  std::function<void(v1::CallRecord record)> on_call;
+  // Runs in the thread that ran the call, after it: must not block.
+  std::function<void(const FinishedCall& call)> on_call;
 };
 
 // Thread-safe.

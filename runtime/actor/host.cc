@@ -6,13 +6,18 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "runtime/actor/call_recorder.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/actor/registry.h"
 #include "runtime/base/framed_socket.h"
@@ -60,7 +65,17 @@ class Host {
  public:
   Host(int fd,
        std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)> prepare)
-      : reporter_(fd), prepare_(std::move(prepare)) {}
+      : reporter_(fd),
+        prepare_(std::move(prepare)),
+        recorder_(std::make_shared<CallRecorder>(
+            [this](const v1::ActorEvent& event) { reporter_.Report(event); })) {
+  }
+
+  // What is to be told before this process is gone.
+  void Flush() {
+    recorder_->Flush();
+    std::fflush(stdout);
+  }
 
   void Obey(const v1::ActorControl& control) {
     if (control.has_host()) {
@@ -85,8 +100,10 @@ class Host {
       if (!shared) _exit(1);
       return;
     }
+    hooks->on_call = recorder_->HookFor(host);
     server_->AddActor(host, *std::move(hooks),
                       [this, shared](const v1::ActorEvent& event) {
+                        if (event.has_ending()) Flush();
                         reporter_.Report(event);
                         if (shared) return;
                         if (event.has_construction_failed()) _exit(1);
@@ -110,8 +127,36 @@ class Host {
   Reporter reporter_;
   const std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)>
       prepare_;
+  const std::shared_ptr<CallRecorder> recorder_;
   std::unique_ptr<ActorServer> server_;
 };
+
+int terminate_pipe[2] = {-1, -1};
+
+void OnTerminate(int) {
+  const int error = errno;
+  if (write(terminate_pipe[1], "", 1) < 0) _exit(1);
+  errno = error;
+}
+
+// SIGTERM ends the process as ever, but not before it has said its last. A
+// handler, not a blocked signal: what a method starts would inherit that.
+void FlushOnTerminate(Host* host) {
+  if (pipe2(terminate_pipe, O_CLOEXEC) != 0) return;
+  std::thread([host] {
+    char byte;
+    while (read(terminate_pipe[0], &byte, 1) < 0 && errno == EINTR) {
+    }
+    // Blocks at worst until the daemon's grace is over.
+    host->Flush();
+    signal(SIGTERM, SIG_DFL);
+    kill(getpid(), SIGTERM);
+  }).detach();
+  struct sigaction action = {};
+  action.sa_handler = &OnTerminate;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+}
 
 }  // namespace
 
@@ -144,6 +189,7 @@ void HostActorAndExit(
   // What a method prints is in the log at once, and stays there if it dies.
   setvbuf(stdout, nullptr, _IOLBF, 0);
   static Host* const host = new Host(fd, std::move(prepare));
+  FlushOnTerminate(host);
   bool named = false;
   while (true) {
     const absl::StatusOr<std::string> bytes = ReadFrame(fd);

@@ -276,14 +276,12 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   calls_done_.fetch_add(1, std::memory_order_relaxed);
   if (!result.ok()) calls_failed_.fetch_add(1, std::memory_order_relaxed);
   if (hooks_.on_call) {
-    v1::CallRecord record;
-    record.set_method(call->message.method);
-    record.set_queued_unix_us(call->arrival_unix_us);
-    record.set_start_unix_us(lane->start_unix_us());
-    record.set_end_unix_us(NowMicros());
-    record.set_failed(!result.ok());
-    record.set_lane(lane->index());
-    hooks_.on_call(std::move(record));
+    hooks_.on_call({.method = call->message.method,
+                    .queued_unix_us = call->arrival_unix_us,
+                    .start_unix_us = lane->start_unix_us(),
+                    .end_unix_us = NowMicros(),
+                    .failed = !result.ok(),
+                    .lane = lane->index()});
   }
   reply->call_id = call->message.call_id;
   reply->status = result.status();

@@ -14,6 +14,11 @@ namespace {
 // For actors that end slowly, and what they print meanwhile.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
 
+absl::Status WasStopped(const JobRecord& job) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job.info.job_id(), " was ", job.info.cause()));
+}
+
 }  // namespace
 
 absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
@@ -39,8 +44,7 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
     job.info.set_version(version);
     is_new = true;
   } else if (job.info.state() == v1::JOB_STATE_STOPPED) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", request.job_id(), " was ", job.info.cause()));
+    return WasStopped(job);
   }
   job.session = session;
   job.session_id = request.session_id();
@@ -92,7 +96,9 @@ void ClusterState::LetDriverLeave(Job* job) {
 void ClusterState::EndDriverLink(Job* job) {
   job->leaving_end = absl::InfiniteFuture();
   if (std::shared_ptr<DriverLink> link = std::exchange(job->link, {})) {
-    Reply([link] { link->End(); });
+    absl::Status status;
+    if (job->info.state() == v1::JOB_STATE_STOPPED) status = WasStopped(*job);
+    Reply([link, status] { link->End(status); });
   }
 }
 

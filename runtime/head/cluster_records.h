@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
@@ -32,8 +33,8 @@ class DriverLink {
   // What a process printed; dropped (and counted) where the driver does not
   // read what it is sent.
   virtual void Output(v1::ProcessOutput output) = 0;
-  // Ends the stream in good order once all was sent.
-  virtual void End() = 0;
+  // Ends the stream once all was sent.
+  virtual void End(const absl::Status& status) = 0;
 };
 
 struct NodeRecord {

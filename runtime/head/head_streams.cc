@@ -106,7 +106,9 @@ class DriverStream
         dropped_ += lines;
       }
     }
-    void End() override { out.End(grpc::Status::OK, /*drain=*/true); }
+    void End(const absl::Status& status) override {
+      out.End(ToGrpcStatus(status), /*drain=*/true);
+    }
     StreamLink<DriverStream, v1::DriverEvent> out;
 
    private:

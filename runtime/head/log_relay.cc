@@ -72,9 +72,8 @@ void LogRelay::Chunk(const NodeLink* link, v1::LogChunk chunk) {
     reading.sink->Data(std::move(*chunk.mutable_data()));
   }
   if (!chunk.last()) return;
-  reading.sink->End(chunk.error().empty()
-                        ? absl::OkStatus()
-                        : absl::UnavailableError(chunk.error()));
+  reading.sink->End(chunk.error().empty() ? absl::OkStatus()
+                                          : absl::NotFoundError(chunk.error()));
   readings_.erase(it);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_state.h"
 
@@ -58,7 +59,9 @@ class LogRelay {
   };
 
   absl::Mutex mu_;
-  uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  // Not that of a head before this one: a node may still answer it.
+  uint64_t next_id_ ABSL_GUARDED_BY(mu_) =
+      static_cast<uint64_t>(absl::GetCurrentTimeNanos());
   std::map<uint64_t, Reading> readings_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -61,6 +62,17 @@ void ActorTable::Describe(v1::RegisterNode* node) {
     live->set_actor_id(start.spec().actor_id());
     live->set_incarnation(start.incarnation());
   }
+}
+
+bool ActorTable::Lives(const std::string& actor_id) {
+  absl::MutexLock lock(&mu_);
+  const std::string prefix = absl::StrCat(actor_id, ".");
+  const auto it = actors_.lower_bound(prefix);
+  return (it != actors_.end() && absl::StartsWith(it->first, prefix)) ||
+         std::any_of(starts_.begin(), starts_.end(),
+                     [&](const v1::StartActor& start) {
+                       return start.spec().actor_id() == actor_id;
+                     });
 }
 
 bool ActorTable::empty() {
@@ -183,6 +195,16 @@ void ActorTable::OnMessage(const std::string& process_key, pid_t pid,
   v1::ActorEvent event;
   if (!event.ParseFromString(bytes)) {
     LOG(ERROR) << process_key << ": sent a malformed message";
+    return;
+  }
+  if (event.has_call_records()) {
+    v1::NodeMessage message;
+    v1::CallRecords* records = message.mutable_call_records();
+    records->mutable_records()->Swap(
+        event.mutable_call_records()->mutable_records());
+    records->set_dropped(event.call_records().dropped());
+    // Lost where the head cannot keep up: it is only for the timeline.
+    (void)parts_.link->TrySend(std::move(message));
     return;
   }
   absl::MutexLock lock(&mu_);

@@ -66,6 +66,8 @@ class ActorTable {
   void Describe(v1::RegisterNode* node);
 
   bool empty();
+  // True if a process of the actor lives, or is to be started.
+  bool Lives(const std::string& actor_id);
 
   // Kills all actors, which the head has given up, and tells nobody of their
   // ends; returns when none is left, or after some seconds.

@@ -16,7 +16,10 @@
 #include "runtime/rpc/channel.h"
 #include "runtime/worker/actor_table.h"
 #include "runtime/worker/head_link.h"
+#include "runtime/worker/job_table.h"
 #include "runtime/worker/lease_keeper.h"
+#include "runtime/worker/log_file.h"
+#include "runtime/worker/log_server.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
@@ -76,6 +79,23 @@ class WorkerDaemonImpl : public WorkerDaemon {
                           .supervisor = supervisor_.get(),
                           .capture = capture_.get(),
                           .templates = templates_.get()});
+    const std::string job_logs = logs + "/jobs";
+    MR_RETURN_IF_ERROR(MakeDirectories(job_logs, 0700));
+    jobs_ = std::make_unique<JobTable>(
+        JobTable::Options{.head_address = options_.head_address,
+                          .token = options_.token,
+                          .folder = options_.session_dir + "/jobs",
+                          .log_folder = job_logs},
+        JobTable::Parts{.link = &link_,
+                        .packages = &packages_,
+                        .supervisor = supervisor_.get(),
+                        .capture = capture_.get()});
+    logs_ = std::make_unique<LogServer>(LogServer::Callbacks{
+        .find =
+            [this, logs](const v1::ReadNodeLog& request) {
+              return FindLog(request, logs);
+            },
+        .send = [this](v1::LogChunk chunk) { return Send(std::move(chunk)); }});
     MR_RETURN_IF_ERROR(link_.Start(options_.connect_timeout));
     lease_ = std::make_unique<LeaseKeeper>(
         options_.token, stub_.get(), &link_,
@@ -89,7 +109,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
   void Shutdown() override {
     absl::MutexLock shutdown_lock(&shutdown_mu_);
     if (supervisor_ != nullptr) {
-      actors_->EndStarting("its node was stopped (miniray stop)");
+      constexpr char kReason[] = "its node was stopped (miniray stop)";
+      actors_->EndStarting(kReason);
+      jobs_->EndStarting(kReason);
       supervisor_->StopAll(options_.stop_grace);
       v1::NodeMessage leaving;
       leaving.mutable_leaving();
@@ -97,6 +119,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
     }
     link_.Stop();
     lease_.reset();
+    logs_.reset();
+    jobs_.reset();
     actors_.reset();
     supervisor_.reset();
     templates_.reset();
@@ -111,6 +135,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
     node->set_pid(getpid());
     *node->mutable_total() = options_.resources;
     actors_->Describe(node);
+    jobs_->Describe(node);
+    // Who read them has heard that the stream broke.
+    logs_->EndAll();
   }
 
   void Obey(const v1::NodeCommand& command) {
@@ -119,6 +146,18 @@ class WorkerDaemonImpl : public WorkerDaemon {
         return actors_->Start(command.start_actor());
       case v1::NodeCommand::kStopActor:
         return actors_->Stop(command.stop_actor());
+      case v1::NodeCommand::kStartJob:
+        return jobs_->Start(command.start_job());
+      case v1::NodeCommand::kStopJob:
+        return jobs_->Stop(command.stop_job());
+      case v1::NodeCommand::kReadLog:
+        return logs_->Read(command.read_log());
+      case v1::NodeCommand::kGrantLog:
+        return logs_->Grant(command.grant_log());
+      case v1::NodeCommand::kEndReadLog:
+        return logs_->End(command.end_read_log().request_id());
+      case v1::NodeCommand::kJobEnded:
+        return;  // Nothing is kept for it.
       default:
         LOG(WARNING) << "a command of the head that this daemon does not know";
     }
@@ -133,8 +172,36 @@ class WorkerDaemonImpl : public WorkerDaemon {
     return true;
   }
 
+  bool Send(v1::LogChunk chunk) {
+    const bool must = chunk.last();
+    v1::NodeMessage message;
+    *message.mutable_log_chunk() = std::move(chunk);
+    if (!must) return link_.TrySend(std::move(message));
+    link_.Send(std::move(message));
+    return true;
+  }
+
+  absl::StatusOr<LogServer::Log> FindLog(const v1::ReadNodeLog& request,
+                                         const std::string& folder) {
+    LogServer::Log log;
+    if (const std::string& id = request.job_id(); !id.empty()) {
+      log.paths = {jobs_->LogPath(id)};
+      log.lives = [this, id] { return jobs_->Lives(id); };
+      return log;
+    }
+    const std::string& id = request.actor_id();
+    log.paths = FindActorLogs(folder, id);
+    log.lives = [this, id] { return actors_->Lives(id); };
+    if (log.paths.empty()) {
+      return absl::NotFoundError(absl::StrCat(
+          "there is no log of actor ", id, " on its node",
+          log.lives() ? " yet: it is being started" : " any more"));
+    }
+    return log;
+  }
+
   void CutOff(absl::Duration silence) {
-    if (actors_->empty()) return;
+    if (actors_->empty() && jobs_->empty()) return;
     LOG(ERROR) << "no contact with the head for "
                << absl::FormatDuration(silence)
                << ": the actors of this node are stopped";
@@ -144,6 +211,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
   // The head restarted our actors elsewhere, or will: ours must not go on.
   void GiveUp(const std::string& reason) {
     absl::MutexLock lock(&give_up_mu_);
+    // A job's driver first: it would only see its actors die.
+    jobs_->GiveUp(reason);
     actors_->GiveUp(reason);
     link_.StartAnew();
   }
@@ -158,6 +227,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<ProcessSupervisor> supervisor_;
   std::unique_ptr<TemplatePool> templates_;
   std::unique_ptr<ActorTable> actors_;
+  std::unique_ptr<JobTable> jobs_;
+  std::unique_ptr<LogServer> logs_;
   std::unique_ptr<LeaseKeeper> lease_;
 
   absl::Mutex shutdown_mu_;

@@ -68,7 +68,7 @@ TEST_F(LogRelayTest, AnErrorOfTheNode) {
   chunk.set_last(true);
   chunk.set_error("no such file");
   relay_.Chunk(link_.get(), chunk);
-  EXPECT_THAT(sink_->ends, ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(sink_->ends, ElementsAre(StatusIs(absl::StatusCode::kNotFound,
                                                 HasSubstr("no such file"))));
 }
 

@@ -23,7 +23,9 @@ class FakeDriver : public DriverLink {
   void Output(v1::ProcessOutput output) override {
     seen.push_back(output.text());
   }
-  void End() override { seen.push_back("(end)"); }
+  void End(const absl::Status& status) override {
+    seen.push_back(status.ok() ? "(end)" : std::string(status.message()));
+  }
   std::vector<std::string> seen;
 };
 
@@ -106,6 +108,16 @@ TEST_F(OutputTest, WithoutActorsItLeavesAtOnce) {
   Create(waits);
   state_.DriverLeft("second", second.get());
   EXPECT_THAT(second->seen, ElementsAre("(end)"));
+}
+
+TEST_F(OutputTest, ADriverWhoseJobIsStoppedIsTold) {
+  const auto driver = AttachDriver("job");
+  Create("a");
+  state_.StopJob("job", [](const absl::Status&) {});
+  Print("job", "last of a");
+  Exited("n", "a");
+  EXPECT_THAT(driver->seen,
+              ElementsAre("last of a", HasSubstr("job job was stopped by")));
 }
 
 TEST_F(OutputTest, ActorsThatDoNotEndHoldItUpForSecondsAlone) {

@@ -1,0 +1,174 @@
+#include "runtime/worker/log_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/utf8.h"
+
+namespace miniray {
+namespace {
+
+constexpr int64_t kChunkBytes = 64 << 10;
+// How long what a process printed may take to a reader who follows.
+constexpr absl::Duration kPollPeriod = absl::Milliseconds(50);
+
+}  // namespace
+
+LogServer::LogServer(Callbacks callbacks) : callbacks_(std::move(callbacks)) {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+LogServer::~LogServer() {
+  {
+    absl::MutexLock lock(&mu_);
+    ending_ = true;
+  }
+  thread_.join();
+}
+
+void LogServer::Read(const v1::ReadNodeLog& request) {
+  absl::MutexLock lock(&mu_);
+  requests_.push_back(request);
+  windows_[request.request_id()] = request.window_bytes();
+  news_ = true;
+}
+
+void LogServer::Grant(const v1::GrantNodeLog& grant) {
+  absl::MutexLock lock(&mu_);
+  const auto it = windows_.find(grant.request_id());
+  if (it == windows_.end()) return;
+  it->second += grant.bytes();
+  news_ = true;
+}
+
+void LogServer::End(uint64_t request_id) {
+  absl::MutexLock lock(&mu_);
+  windows_.erase(request_id);
+}
+
+void LogServer::EndAll() {
+  absl::MutexLock lock(&mu_);
+  requests_.clear();
+  windows_.clear();
+}
+
+void LogServer::Loop() {
+  std::map<uint64_t, Reading> readings;
+  while (true) {
+    std::map<uint64_t, int64_t> windows;
+    {
+      absl::MutexLock lock(&mu_);
+      auto work = [this] {
+        mu_.AssertHeld();
+        return ending_ || news_;
+      };
+      mu_.AwaitWithTimeout(
+          absl::Condition(&work),
+          readings.empty() ? absl::InfiniteDuration() : kPollPeriod);
+      if (ending_) return;
+      news_ = false;
+      for (v1::ReadNodeLog& request : std::exchange(requests_, {})) {
+        Reading& reading = readings[request.request_id()];
+        reading = Reading();
+        reading.skip = std::max<int64_t>(request.skip_bytes(), 0);
+        reading.request = std::move(request);
+      }
+      // Those that ended meanwhile.
+      std::erase_if(readings, [this](const auto& item) {
+        mu_.AssertHeld();
+        return !windows_.contains(item.first);
+      });
+      windows = windows_;
+    }
+    for (auto it = readings.begin(); it != readings.end();) {
+      const int64_t before = windows[it->first];
+      int64_t window = before;
+      const bool goes_on = Serve(&it->second, &window);
+      absl::MutexLock lock(&mu_);
+      const auto known = windows_.find(it->first);
+      if (known != windows_.end()) known->second -= before - window;
+      if (goes_on) {
+        // There is more, for a reader that has granted more.
+        if (!it->second.idle && window > 0) news_ = true;
+        ++it;
+        continue;
+      }
+      windows_.erase(it->first);
+      it = readings.erase(it);
+    }
+  }
+}
+
+bool LogServer::Serve(Reading* reading, int64_t* window) {
+  const uint64_t id = reading->request.request_id();
+  if (!reading->found) {
+    absl::StatusOr<Log> log = callbacks_.find(reading->request);
+    if (!log.ok()) return Finish(id, log.status());
+    reading->log = *std::move(log);
+    reading->found = true;
+    // The last lines are those of the last process.
+    if (reading->request.tail_lines() > 0 && !reading->log.paths.empty()) {
+      reading->next_path = reading->log.paths.size() - 1;
+    }
+  }
+  reading->idle = false;
+  // One chunk a turn: the next reader's turn comes soon.
+  while (*window > 0) {
+    if (!reading->reader.has_value()) {
+      if (reading->next_path == reading->log.paths.size()) {
+        return Finish(id, absl::OkStatus());
+      }
+      absl::StatusOr<LogReader> reader =
+          LogReader::Open(reading->log.paths[reading->next_path++],
+                          reading->request.tail_lines());
+      if (!reader.ok()) return Finish(id, reader.status());
+      reading->reader = *std::move(reader);
+    }
+    if (reading->unsent.empty()) {
+      // Asked before reading: what a process printed last is in the file by
+      // the time that it is known to have ended.
+      const bool complete = reading->next_path < reading->log.paths.size() ||
+                            !reading->request.follow() || !reading->log.lives();
+      absl::StatusOr<std::string> bytes = reading->reader->Read(
+          static_cast<size_t>(std::min(*window, kChunkBytes)));
+      if (!bytes.ok()) return Finish(id, bytes.status());
+      if (bytes->empty()) {
+        if (complete) {
+          reading->reader.reset();
+          continue;
+        }
+        reading->idle = true;
+        return true;
+      }
+      const auto skipped =
+          std::min(reading->skip, static_cast<int64_t>(bytes->size()));
+      reading->skip -= skipped;
+      reading->unsent = bytes->substr(static_cast<size_t>(skipped));
+      if (reading->unsent.empty()) continue;
+    }
+    v1::LogChunk chunk;
+    chunk.set_request_id(id);
+    chunk.set_data(reading->unsent);
+    if (!callbacks_.send(std::move(chunk))) {
+      reading->idle = true;  // Again in a moment.
+      return true;
+    }
+    const auto size = static_cast<int64_t>(reading->unsent.size());
+    reading->unsent.clear();
+    *window -= size;
+    return true;
+  }
+  return true;
+}
+
+bool LogServer::Finish(uint64_t request_id, const absl::Status& status) {
+  v1::LogChunk chunk;
+  chunk.set_request_id(request_id);
+  chunk.set_last(true);
+  if (!status.ok()) chunk.set_error(ToUtf8(status.message()));
+  (void)callbacks_.send(std::move(chunk));
+  return false;
+}
+
+}  // namespace miniray

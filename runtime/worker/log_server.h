@@ -1,0 +1,83 @@
+// Reads the logs of a node for whoever asks the head for them.
+
+#ifndef MINIRAY_RUNTIME_WORKER_LOG_SERVER_H_
+#define MINIRAY_RUNTIME_WORKER_LOG_SERVER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/head.pb.h"
+#include "runtime/worker/log_file.h"
+
+namespace miniray {
+
+// Thread-safe. One thread serves all readers; each gets as much as it has
+// granted, so that none holds up another or fills a queue.
+class LogServer {
+ public:
+  struct Log {
+    // Of one process after the other; only the last one may still be written.
+    std::vector<std::string> paths;
+    // Whether more may be written. Called from the server's thread.
+    std::function<bool()> lives;
+  };
+  struct Callbacks {
+    // Which log a request is about. Called from the server's thread. Errors:
+    // any, for who asked.
+    std::function<absl::StatusOr<Log>(const v1::ReadNodeLog&)> find;
+    // Sends to the head; false, and nothing sent, where there is no room. A
+    // chunk that is the last must find room.
+    std::function<bool(v1::LogChunk)> send;
+  };
+
+  explicit LogServer(Callbacks callbacks);
+  ~LogServer();
+
+  void Read(const v1::ReadNodeLog& request);
+  void Grant(const v1::GrantNodeLog& grant);
+  void End(uint64_t request_id);
+  // The stream to the head broke: nobody reads any more.
+  void EndAll();
+
+ private:
+  struct Reading {
+    v1::ReadNodeLog request;
+    Log log;
+    size_t next_path = 0;
+    std::optional<LogReader> reader;
+    int64_t skip = 0;
+    std::string unsent;  // Read already.
+    bool found = false;
+    bool idle = false;  // At the present end of a log that lives.
+  };
+
+  void Loop();
+  // Sends what there is; false once the reading is over. Without the lock.
+  bool Serve(Reading* reading, int64_t* window);
+  bool Finish(uint64_t request_id, const absl::Status& status);
+
+  const Callbacks callbacks_;
+
+  absl::Mutex mu_;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  bool news_ ABSL_GUARDED_BY(mu_) = false;  // Something to look at at once.
+  std::deque<v1::ReadNodeLog> requests_ ABSL_GUARDED_BY(mu_);
+  // Bytes that may be sent, of every reading that goes on.
+  std::map<uint64_t, int64_t> windows_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_WORKER_LOG_SERVER_H_

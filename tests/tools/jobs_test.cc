@@ -1,0 +1,372 @@
+// `miniray submit` and `miniray job`, with real processes.
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/files.h"
+#include "tests/tools/miniray_command.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class JobsTest : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    address_ = StartHead();
+    setenv("MINIRAY_ADDRESS", address_.c_str(), 1);
+    daemon_ = StartDaemon(address_, {"--num_cpus=4"});
+  }
+  void TearDown() override {
+    unsetenv("MINIRAY_ADDRESS");
+    CommandTest::TearDown();
+  }
+
+  static std::vector<std::string> Shell(std::vector<std::string> flags,
+                                        const std::string& script) {
+    flags.insert(flags.begin(), "submit");
+    flags.insert(flags.end(), {"--", "sh", "-c", script});
+    return flags;
+  }
+  // Runs a script as a job.
+  static CommandResult Submit(const std::string& script,
+                              std::vector<std::string> flags = {}) {
+    return Run(Shell(std::move(flags), script));
+  }
+  static nlohmann::json Job(const std::string& id) {
+    const CommandResult result = Run({"job", "status", id, "--format", "json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+  static std::string StateOf(const std::string& id) {
+    return Job(id).value("state", "");
+  }
+  static bool EventuallyIn(const std::string& id, const std::string& state) {
+    return Eventually([&] { return StateOf(id) == "JOB_STATE_" + state; });
+  }
+  // Folders of jobs on the node.
+  std::vector<std::string> JobFolders() const {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (const auto& session :
+         std::filesystem::directory_iterator(runtime_dir(), error)) {
+      for (const auto& job : std::filesystem::directory_iterator(
+               session.path() / "jobs", error)) {
+        found.push_back(job.path().string());
+      }
+    }
+    return found;
+  }
+
+  std::string address_;
+  pid_t daemon_ = 0;
+};
+
+TEST_F(JobsTest, TheCommandShowsTheOutputAndExitsWithTheJobsCode) {
+  CommandResult result = Submit("echo out; echo err >&2", {"--job_id=good"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "out\nerr\n");
+  EXPECT_THAT(result.err, HasSubstr("job good is submitted"));
+  EXPECT_EQ(StateOf("good"), "JOB_STATE_SUCCEEDED");
+
+  result = Submit("echo last words; exit 7", {"--job_id=bad"});
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.out, "last words\n");
+  EXPECT_THAT(result.err, HasSubstr("job bad failed: exited with code 7"));
+  const nlohmann::json job = Job("bad");
+  EXPECT_EQ(job["state"], "JOB_STATE_FAILED");
+  EXPECT_EQ(job["exit_code"], 7);
+  EXPECT_THAT(std::string(job["cause"]), HasSubstr("last words"));
+
+  result = Submit("kill -SEGV $$");
+  EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+  EXPECT_THAT(result.err, HasSubstr("killed by signal 11 (SIGSEGV)"));
+
+  // Each has its own folder, and none is left.
+  EXPECT_TRUE(Eventually([this] { return JobFolders().empty(); }));
+}
+
+TEST_F(JobsTest, WhatCannotRunSaysWhy) {
+  const std::string program = runtime_dir() + "/program";
+  ASSERT_TRUE(WriteFileAtomically(program,
+                                  "\x7f"
+                                  "ELF nonsense",
+                                  0755)
+                  .ok());
+  const CommandResult result = Run({"submit", "--", program});
+  EXPECT_EQ(result.exit_code, 126);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("could not be started"),
+                                HasSubstr("Exec format error")));
+}
+
+TEST_F(JobsTest, TheWorkingFolderTravels) {
+  const std::string folder = runtime_dir() + "/folder";
+  ASSERT_TRUE(MakeDirectories(folder + "/data").ok());
+  ASSERT_TRUE(MakeDirectories(folder + "/.git").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/data/in", "content\n").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/.git/secret", "x").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/run.sh",
+                                  "#!/bin/sh\npwd\ncat data/in\nls -A\n"
+                                  "echo \"$0 $1\"\necho mark > data/in\n",
+                                  0755)
+                  .ok());
+  // Found in the folder, where it is not in this one.
+  for (int i = 0; i < 2; ++i) {
+    const CommandResult result =
+        Run({"submit", "--working_dir", folder, "--", "./run.sh", "--flag"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    // The same again: no job sees what another one left.
+    EXPECT_THAT(result.out, HasSubstr("\ncontent\ndata\nrun.sh\n"));
+    EXPECT_THAT(result.out, HasSubstr("--flag\n"));
+    EXPECT_THAT(result.out, Not(HasSubstr(folder)));
+  }
+  EXPECT_EQ(ReadFile(folder + "/data/in").value(), "content\n");
+  EXPECT_TRUE(Eventually([this] { return JobFolders().empty(); }));
+  // Sent once.
+  const CommandResult packages = Run({"list", "packages", "--format", "json"});
+  EXPECT_EQ(packages.exit_code, 0) << packages.err;
+}
+
+TEST_F(JobsTest, ATooLargeFolderIsRefusedBeforeItIsSent) {
+  const std::string folder = runtime_dir() + "/folder";
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(folder + "/big", std::string(3 << 20, 'x')).ok());
+  const CommandResult result =
+      Run({"submit", "--working_dir", folder, "--max_folder_bytes=1000000",
+           "--", "true"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("big (3.0 MiB)"),
+                                HasSubstr("--max_folder_bytes")));
+  EXPECT_EQ(Run({"job", "list", "--format=json"}).out, "[]\n");
+  EXPECT_EQ(
+      Run({"submit", "--working_dir", folder + "/no", "--", "true"}).exit_code,
+      1);
+}
+
+TEST_F(JobsTest, Environment) {
+  const CommandResult result =
+      Submit("echo \"$A|$B|$MINIRAY_JOB_ID|$MINIRAY_ADDRESS\"",
+             {"--env", "A=1 2", "--env", "B=x=y", "--job_id", "j.1"});
+  EXPECT_EQ(result.out, absl::StrCat("1 2|x=y|j.1|", address_, "\n"));
+}
+
+TEST_F(JobsTest, IdsAreUnique) {
+  EXPECT_EQ(Submit("true", {"--job_id=once"}).exit_code, 0);
+  const CommandResult again = Submit("true", {"--job_id=once"});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("choose another job id"));
+}
+
+TEST_F(JobsTest, WithoutWaitingOnlyTheIdIsPrinted) {
+  const CommandResult result =
+      Submit("exit 4", {"--no_wait", "--job_id=night"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "night\n");
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_TRUE(EventuallyIn("night", "FAILED"));
+  EXPECT_EQ(Job("night")["exit_code"], 4);
+}
+
+TEST_F(JobsTest, APendingJobSaysWhyAndCanBeStopped) {
+  ASSERT_EQ(Submit("sleep 100", {"--no_wait", "--job_id=a", "--num_cpus=4"})
+                .exit_code,
+            0);
+  ASSERT_TRUE(EventuallyIn("a", "RUNNING"));
+  const auto waiting = Start(Shell({"--job_id=b", "--num_cpus=1"}, "echo b"));
+  ASSERT_TRUE(Eventually([] {
+    return absl::StrContains(Run({"job", "list"}).out, "all of it is in use");
+  }));
+  EXPECT_EQ(StateOf("b"), "JOB_STATE_PENDING");
+  const CommandResult logs = Run({"job", "logs", "b"});
+  EXPECT_EQ(logs.exit_code, 1);
+  EXPECT_THAT(logs.err, HasSubstr("has not run yet: waits for CPU 1"));
+  const CommandResult stopped = Run({"job", "stop", "b"});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, "Job b stopped.\n");
+  const CommandResult result = waiting->Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("waits for CPU 1"),
+                    HasSubstr("job b stopped: stopped by request")));
+  EXPECT_THAT(result.out, IsEmpty());
+  // Room for the next one once it is free.
+  ASSERT_EQ(Run({"job", "stop", "a"}).exit_code, 0);
+  EXPECT_EQ(Submit("true", {"--num_cpus=4"}).exit_code, 0);
+}
+
+TEST_F(JobsTest, StoppingARunningJob) {
+  // A descendant that ignores the signal ends too.
+  const auto waiting =
+      Start(Shell({"--job_id=j"},
+                  "trap 'echo saves; exit 0' TERM; (trap '' TERM; sleep 100) & "
+                  "echo started; wait"));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  const CommandResult stopped = Run({"job", "stop", "j"});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  const CommandResult result = waiting->Wait();
+  EXPECT_EQ(result.out, "saves\n");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("job j stopped"));
+  EXPECT_EQ(StateOf("j"), "JOB_STATE_STOPPED");
+  EXPECT_EQ(Run({"job", "stop", "j"}).exit_code, 0);  // Again.
+  const CommandResult unknown = Run({"job", "stop", "k"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("knows no job k"));
+}
+
+TEST_F(JobsTest, AJobThatIgnoresTheSignalIsKilled) {
+  const auto waiting = Start(
+      Shell({"--job_id=j"}, "trap '' TERM; echo started; while :; do :; done"));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  EXPECT_EQ(Run({"job", "stop", "j"}).exit_code, 0);
+  EXPECT_EQ(waiting->Wait().exit_code, 128 + SIGKILL);
+}
+
+TEST_F(JobsTest, CtrlCEndsTheWaitingAlone) {
+  const std::string file = runtime_dir() + "/go";
+  const auto waiting = Start(
+      Shell({"--job_id=j"}, absl::StrCat("echo started; while [ ! -e ", file,
+                                         " ]; do sleep 0.05; done")));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  waiting->Signal(SIGINT);
+  const CommandResult result = waiting->Wait();
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat(
+                              "miniray job stop j --address ", address_)));
+  EXPECT_EQ(StateOf("j"), "JOB_STATE_RUNNING");
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  EXPECT_TRUE(EventuallyIn("j", "SUCCEEDED"));
+}
+
+TEST_F(JobsTest, TheTimeLimitEndsTheWaitingAlone) {
+  const CommandResult result =
+      Submit("sleep 100", {"--job_id=j", "--timeout=0.5"});
+  EXPECT_EQ(result.exit_code, 124);
+  EXPECT_THAT(result.err, HasSubstr("job j goes on"));
+  EXPECT_EQ(Run({"job", "stop", "j"}).exit_code, 0);
+}
+
+TEST_F(JobsTest, AJobWhoseSubmitterVanishedEndsAllTheSame) {
+  const std::string file = runtime_dir() + "/go";
+  auto waiting = Start(
+      Shell({"--job_id=j"}, absl::StrCat("echo started; while [ ! -e ", file,
+                                         " ]; do sleep 0.05; done; exit 5")));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  waiting->Signal(SIGKILL);
+  waiting.reset();
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  EXPECT_TRUE(EventuallyIn("j", "FAILED"));
+  EXPECT_EQ(Job("j")["exit_code"], 5);
+  EXPECT_EQ(Run({"job", "logs", "j"}).out, "started\n");
+}
+
+TEST_F(JobsTest, ALostNodeFailsItsJob) {
+  const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  ASSERT_EQ(kill(daemon_, SIGKILL), 0);
+  const CommandResult result = waiting->Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("was lost"));
+  EXPECT_EQ(StateOf("j"), "JOB_STATE_FAILED");
+  const CommandResult logs = Run({"job", "logs", "j"});
+  EXPECT_EQ(logs.exit_code, 1);
+  EXPECT_THAT(logs.err, AllOf(HasSubstr("the log of job j is on node"),
+                              HasSubstr("/j.log")));
+}
+
+TEST_F(JobsTest, AStoppedNodeFailsItsJob) {
+  const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  ASSERT_EQ(kill(daemon_, SIGTERM), 0);
+  EXPECT_TRUE(EventuallyIn("j", "FAILED"));
+  EXPECT_THAT(waiting->Wait().err, HasSubstr("node was stopped"));
+}
+
+TEST_F(JobsTest, LogsFollowUntilTheEnd) {
+  const std::string file = runtime_dir() + "/go";
+  ASSERT_EQ(
+      Submit(absl::StrCat("for i in 1 2 3; do echo $i; done; while [ ! -e ",
+                          file, " ]; do sleep 0.05; done; printf end"),
+             {"--no_wait", "--job_id=j"})
+          .exit_code,
+      0);
+  ASSERT_TRUE(EventuallyIn("j", "RUNNING"));
+  const auto follower = Start({"job", "logs", "j", "--follow"});
+  EXPECT_EQ(follower->ReadLine(), "1");
+  EXPECT_EQ(follower->ReadLine(), "2");
+  EXPECT_EQ(follower->ReadLine(), "3");
+  EXPECT_EQ(Run({"logs", "j", "--tail=2"}).out, "2\n3\n");
+  EXPECT_EQ(Run({"logs", "j", "--follow", "--timeout=0.3"}).exit_code, 124);
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  const CommandResult rest = follower->Wait();
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(rest.out, "end");
+  EXPECT_EQ(Run({"job", "logs", "j"}).out, "1\n2\n3\nend");
+}
+
+TEST_F(JobsTest, MuchOutputArrivesWhole) {
+  const CommandResult result = Submit(
+      "i=0; while [ $i -lt 60000 ]; do echo "
+      "\"$i 0123456789012345678901234567890123456789\"; "
+      "i=$((i+1)); done",
+      {"--job_id=j"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> lines = absl::StrSplit(result.out, '\n');
+  ASSERT_EQ(lines.size(), 60001);
+  for (size_t i = 0; i < 60000; ++i) {
+    ASSERT_TRUE(absl::StartsWith(lines[i], absl::StrCat(i, " 0"))) << lines[i];
+  }
+}
+
+TEST_F(JobsTest, StatusForPeople) {
+  ASSERT_EQ(Submit("exit 3", {"--job_id=j", "--num_cpus=0.5"}).exit_code, 3);
+  const CommandResult status = Run({"job", "status", "j"});
+  EXPECT_EQ(status.exit_code, 0);
+  EXPECT_THAT(
+      status.out,
+      AllOf(HasSubstr("Job:        j\n"), HasSubstr("State:      failed"),
+            HasSubstr("Exit code:  3\n"),
+            HasSubstr("Command:    sh -c exit 3\n"),
+            HasSubstr("Resources:  CPU 0.5\n"), HasSubstr("Submitter:  ")));
+  EXPECT_EQ(Run({"job", "status", "k"}).exit_code, 1);
+  EXPECT_THAT(Run({"job", "list", "--filter", "state=failed"}).out,
+              HasSubstr("j "));
+}
+
+class TokenTest : public CommandTest {};
+
+TEST_F(TokenTest, NeverOnACommandLine) {
+  const std::string token = "secret-of-this-test";
+  setenv("MINIRAY_TOKEN", token.c_str(), 1);
+  const std::string address = StartHead();
+  StartDaemon(address, {"--num_cpus=1"});
+  const CommandResult result =
+      Run({"submit", "--address", address, "--", "sh", "-c",
+           "echo \"$MINIRAY_TOKEN\"; cat /proc/[0-9]*/cmdline | tr '\\0' ' '"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  // Once: from the environment.
+  EXPECT_EQ(result.out.find(token), 0);
+  EXPECT_EQ(result.out.find(token, 1), std::string::npos);
+}
+
+}  // namespace
+}  // namespace miniray
