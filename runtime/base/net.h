@@ -29,6 +29,10 @@ bool IsLoopback(absl::string_view host);
 // is sent. Errors: UNAVAILABLE, unknown host or no route.
 absl::StatusOr<std::string> LocalAddressTowards(const HostPort& peer);
 
+// Returns a TCP port on the IP address `host` that nobody uses now. Errors:
+// UNAVAILABLE, `host` is no address of this machine.
+absl::StatusOr<int> FreePort(const std::string& host);
+
 std::string Hostname();
 
 }  // namespace miniray

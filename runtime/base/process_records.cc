@@ -49,6 +49,7 @@ std::string Serialize(const ProcessRecord& record) {
       {"token", record.token},
       {"tls_dir", record.tls_dir},
       {"session_dir", record.session_dir},
+      {"state_dir", record.state_dir},
       {"node_id", record.node_id},
   };
   // Bytes that are not UTF-8 (in a path) must not throw.
@@ -73,6 +74,7 @@ std::optional<ProcessRecord> Parse(const std::string& text) {
     record.token = json.value("token", "");
     record.tls_dir = json.value("tls_dir", "");
     record.session_dir = json.value("session_dir", "");
+    record.state_dir = json.value("state_dir", "");
     record.node_id = json.value("node_id", "");
     return record;
   } catch (const Json::exception&) {

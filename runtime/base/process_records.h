@@ -40,7 +40,8 @@ struct ProcessRecord {
   std::string token;        // May be empty.
   std::string tls_dir;      // Absolute path; empty: no TLS.
   std::string session_dir;
-  std::string node_id;  // Worker daemons.
+  std::string state_dir;  // Heads.
+  std::string node_id;    // Worker daemons.
 };
 
 // Writes the record of the calling process; pid and both start times are filled

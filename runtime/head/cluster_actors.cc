@@ -92,6 +92,7 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
   actor->info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
   if (!spec.detached()) job_actors_[spec.job_id()].insert(spec.actor_id());
   queue_.push_back(spec.actor_id());
+  actor->queue_position = next_queue_position_++;
   Touch(actor.get());
   return (actors_[spec.actor_id()] = std::move(actor)).get();
 }
@@ -138,6 +139,37 @@ absl::Status ClusterState::CheckPresent(const std::string& actor_id,
   return absl::OkStatus();
 }
 
+void ClusterState::UndoCreation(const std::string& actor_id) {
+  Actor* actor = FindActor(actor_id);
+  if (actor == nullptr) return;
+  ReleaseResources(actor);  // No order has left.
+  Unlist(*actor);
+  std::erase(queue_, actor_id);
+  std::erase(graveyard_, actor_id);
+  dirty_.actors.erase(actor_id);
+  dirty_.created.erase(CreationOf(*actor));
+  actors_.erase(actor_id);
+  for (WaitList::Answer& answer :
+       actor_waiters_.TakeChanged(actor_id, WaitList::kAnyVersion)) {
+    answer();
+  }
+}
+
+void ClusterState::Unlist(const Actor& actor) {
+  if (!actor.spec->name().empty()) {
+    const auto it =
+        names_.find({actor.spec->actor_namespace(), actor.spec->name()});
+    if (it != names_.end() && it->second == actor.info.actor_id()) {
+      names_.erase(it);
+    }
+  }
+  if (const auto it = job_actors_.find(actor.spec->job_id());
+      it != job_actors_.end()) {
+    it->second.erase(actor.info.actor_id());
+    if (it->second.empty()) job_actors_.erase(it);
+  }
+}
+
 void ClusterState::ActorUp(Actor* actor, const std::string& address,
                            int64_t pid) {
   v1::ActorInfo& info = actor->info;
@@ -175,11 +207,12 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   actor->info.clear_hostname();
   Touch(actor);
   queue_.push_back(actor->info.actor_id());
+  actor->queue_position = next_queue_position_++;
 }
 
 void ClusterState::OrderStop(Actor* actor, const std::string& reason) {
   actor->stop_reason = reason;
-  Touch(actor);
+  Dirty(actor);
   SendStop(*actor);
 }
 
@@ -194,18 +227,7 @@ void ClusterState::MarkDead(Actor* actor, const std::string& cause) {
   actor->info.set_cause(cause);
   actor->info.clear_address();
   actor->info.set_end_unix_ms(absl::ToUnixMillis(options_.clock()));
-  if (!actor->spec->name().empty()) {
-    auto it =
-        names_.find({actor->spec->actor_namespace(), actor->spec->name()});
-    if (it != names_.end() && it->second == actor->info.actor_id()) {
-      names_.erase(it);
-    }
-  }
-  if (const auto it = job_actors_.find(actor->spec->job_id());
-      it != job_actors_.end()) {
-    it->second.erase(actor->info.actor_id());
-    if (it->second.empty()) job_actors_.erase(it);
-  }
+  Unlist(*actor);
   // May be large, and is needed no more.
   if (actor->spec->constructor_args_size() > 0) {
     auto spec = std::make_shared<v1::ActorSpec>(*actor->spec);
@@ -225,6 +247,7 @@ void ClusterState::MarkDead(Actor* actor, const std::string& cause) {
 void ClusterState::Touch(Actor* actor) {
   actor->info.set_version(actor->info.version() + 1);
   touched_actors_.insert(actor->info.actor_id());
+  Dirty(actor);
 }
 
 }  // namespace miniray

@@ -40,8 +40,10 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
     }
     EndDriverLink(&job);
     const int64_t version = job.info.version();  // Somebody may wait for more.
+    const int64_t key = job.key;
     job = Job();
     job.info.set_version(version);
+    job.key = key;
     is_new = true;
   } else if (job.info.state() == v1::JOB_STATE_STOPPED) {
     return WasStopped(job);

@@ -35,6 +35,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     node.info.set_state(v1::NODE_STATE_ALIVE);
     node.link = std::move(link);
     node.lease_end = options_.clock() + options_.lease;
+    Dirty(&node);
     if (is_new) {
       node.total = total;
       node.available = total;
@@ -131,6 +132,7 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
   LOG(WARNING) << "node lost: " << NodeName(node->info) << ": " << cause;
   node->info.set_state(v1::NODE_STATE_DEAD);
   node->info.set_death_cause(cause);
+  Dirty(node);
   dead_nodes_.push_back(node->info.node_id());
   node->link.reset();
   for (const std::string& id : std::set<std::string>(node->actors)) {

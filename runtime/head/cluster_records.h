@@ -37,7 +37,10 @@ class DriverLink {
   virtual void End(const absl::Status& status) = 0;
 };
 
+// `key` is that of the record's row in the database; 0: it has none yet.
+
 struct NodeRecord {
+  int64_t key = 0;
   v1::NodeInfo info;
   ResourceSet total;
   ResourceSet available;
@@ -49,6 +52,7 @@ struct NodeRecord {
 };
 
 struct ActorRecord {
+  int64_t key = 0;
   // Without the constructor's arguments once it is dead.
   std::shared_ptr<const v1::ActorSpec> spec;
   v1::ActorInfo info;
@@ -58,11 +62,13 @@ struct ActorRecord {
   // Why this incarnation was ordered to stop; empty: it was not.
   std::string stop_reason;
   absl::Time infeasible_since = absl::InfiniteFuture();
+  int64_t queue_position = 0;
   bool stored = false;      // Its creation is on disk.
   std::string log_node_id;  // Where its last process ran, or runs.
 };
 
 struct JobRecord {
+  int64_t key = 0;
   v1::JobInfo info;
   std::string session_id;
   const void* session = nullptr;  // The driver's stream, told by its address.
@@ -80,6 +86,7 @@ struct JobRecord {
   // known yet.
   bool holds_resources = false;
   std::string stop_reason;  // Why it was ordered to stop; empty: it was not.
+  bool stored = false;      // Its submission is on disk.
   absl::Time infeasible_since = absl::InfiniteFuture();
 };
 

@@ -85,6 +85,7 @@ void ClusterState::ReleaseResources(Actor* actor) {
   if (node == nodes_.end()) return;
   node->second.available.Add(actor->request);
   node->second.actors.erase(actor->info.actor_id());
+  Dirty(actor);
 }
 
 void ClusterState::Schedule() {

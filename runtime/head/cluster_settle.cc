@@ -2,11 +2,18 @@
 
 #include <glog/logging.h>
 
+#include <optional>
 #include <utility>
 
+#include "proto/head_state.pb.h"
 #include "runtime/head/cluster_state.h"
 
 namespace miniray {
+namespace {
+
+constexpr absl::Duration kRetryPeriod = absl::Seconds(1);
+
+}  // namespace
 
 ClusterState::~ClusterState() {
   absl::MutexLock lock(&mu_);
@@ -36,13 +43,147 @@ void ClusterState::Settle() {
   }
   if (settling_) return;
   settling_ = true;
-  while (!effects_.empty()) {
-    const std::vector<Effect> effects = std::exchange(effects_, {});
+  while (true) {
+    Written written;
+    const std::vector<StateStore::Change> changes = TakeChanges(&written);
+    std::vector<Effect> effects = std::exchange(effects_, {});
+    if (changes.empty() && effects.empty()) break;
+    if (!changes.empty()) {
+      mu_.Unlock();
+      const absl::Status status = options_.store->Write(changes);
+      mu_.Lock();
+      if (status.ok()) {
+        ChangesWritten(written);
+      } else {
+        ChangesFailed(written, status, &effects);
+      }
+    }
     mu_.Unlock();
     for (const Effect& effect : effects) effect.run();
+    effects.clear();
     mu_.Lock();
   }
   settling_ = false;
+}
+
+std::vector<StateStore::Change> ClusterState::TakeChanges(Written* written) {
+  std::vector<StateStore::Change> changes;
+  if (options_.store == nullptr) return changes;
+  if (dirty_.created.empty() && options_.clock() < next_write_) return changes;
+  *written = std::exchange(dirty_, {});
+  changes = written->erased;
+  using Table = StateStore::Table;
+  for (const std::string& id : written->nodes) {
+    const auto it = nodes_.find(id);
+    if (it == nodes_.end()) continue;
+    v1::StoredNode row;
+    *row.mutable_info() = it->second.info;
+    *row.mutable_info()->mutable_total() = it->second.total.ToProto();
+    changes.push_back({Table::kNodes, it->second.key, row.SerializeAsString()});
+  }
+  for (const std::string& id : written->actors) {
+    const Actor* actor = FindActor(id);
+    if (actor == nullptr) continue;
+    v1::StoredActor row;
+    *row.mutable_info() = actor->info;
+    row.set_incarnation(actor->incarnation);
+    row.set_holds_resources(actor->holds_resources);
+    row.set_stop_reason(actor->stop_reason);
+    row.set_queue_position(actor->queue_position);
+    row.set_log_node_id(actor->log_node_id);
+    changes.push_back({Table::kActors, actor->key, row.SerializeAsString()});
+    if (!IsLive(actor->info)) {
+      changes.push_back({Table::kActorSpecs, actor->key, std::nullopt});
+    } else if (!actor->stored) {
+      changes.push_back(
+          {Table::kActorSpecs, actor->key, actor->spec->SerializeAsString()});
+    }
+  }
+  for (const std::string& id : written->jobs) {
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) continue;
+    v1::StoredJob row;
+    *row.mutable_info() = it->second.info;
+    row.set_session_id(it->second.session_id);
+    if (it->second.spec != nullptr) *row.mutable_spec() = *it->second.spec;
+    row.set_holds_resources(it->second.holds_resources);
+    row.set_stop_reason(it->second.stop_reason);
+    changes.push_back({Table::kJobs, it->second.key, row.SerializeAsString()});
+  }
+  return changes;
+}
+
+void ClusterState::ChangesWritten(const Written& written) {
+  if (written.created.empty()) return;
+  for (const std::string& id : written.actors) {
+    if (Actor* actor = FindActor(id); actor != nullptr) actor->stored = true;
+  }
+  for (const std::string& id : written.jobs) {
+    if (const auto it = jobs_.find(id); it != jobs_.end()) {
+      it->second.stored = true;
+    }
+  }
+}
+
+void ClusterState::ChangesFailed(const Written& written,
+                                 const absl::Status& status,
+                                 std::vector<Effect>* effects) {
+  LOG(ERROR) << status.message() << "; meanwhile nothing can be created, and "
+             << "if the head were killed now, the next one would not know what "
+             << "happened since";
+  next_write_ = options_.clock() + kRetryPeriod;
+  for (const std::string& id : written.actors) {
+    const Actor* actor = FindActor(id);
+    if (actor != nullptr && !actor->stored) UndoCreation(id);
+  }
+  for (const std::string& id : written.jobs) {
+    const auto it = jobs_.find(id);
+    if (it != jobs_.end() && it->second.spec != nullptr && !it->second.stored) {
+      UndoSubmission(id);
+    }
+  }
+  if (!written.created.empty()) Schedule();
+  dirty_.nodes.insert(written.nodes.begin(), written.nodes.end());
+  dirty_.actors.insert(written.actors.begin(), written.actors.end());
+  dirty_.jobs.insert(written.jobs.begin(), written.jobs.end());
+  dirty_.erased.insert(dirty_.erased.end(), written.erased.begin(),
+                       written.erased.end());
+  const absl::Status answer(absl::StatusCode::kResourceExhausted,
+                            status.message());
+  for (std::vector<Effect>* list : {effects, &effects_}) {
+    for (Effect& effect : *list) {
+      if (!written.created.contains(effect.creation)) continue;
+      effect.run = [failed = effect.failed, answer] {
+        if (failed) failed(answer);
+      };
+    }
+  }
+}
+
+void ClusterState::Dirty(Node* node) {
+  if (options_.store == nullptr) return;
+  if (node->key == 0) node->key = next_key_++;
+  dirty_.nodes.insert(node->info.node_id());
+}
+
+void ClusterState::Dirty(Actor* actor) {
+  if (options_.store == nullptr) return;
+  if (actor->key == 0) actor->key = next_key_++;
+  dirty_.actors.insert(actor->info.actor_id());
+  if (!actor->stored) dirty_.created.insert(CreationOf(*actor));
+}
+
+void ClusterState::Dirty(Job* job) {
+  if (options_.store == nullptr) return;
+  if (job->key == 0) job->key = next_key_++;
+  dirty_.jobs.insert(job->info.job_id());
+  if (job->spec != nullptr && !job->stored) {
+    dirty_.created.insert(CreationOf(*job));
+  }
+}
+
+void ClusterState::EraseRow(StateStore::Table table, int64_t key) {
+  if (key != 0) dirty_.erased.push_back({table, key, std::nullopt});
 }
 
 void ClusterState::Reply(std::function<void()> reply) {
@@ -52,19 +193,22 @@ void ClusterState::Reply(std::function<void()> reply) {
 void ClusterState::ReplyActor(const Actor& actor, ActorCallback done) {
   Effect effect;
   if (!actor.stored) {
-    effect.creation = actor.info.actor_id();
+    effect.creation = CreationOf(actor);
     effect.failed = [done](const absl::Status& status) { done(status); };
   }
   effect.run = [done = std::move(done), info = actor.info] { done(info); };
   effects_.push_back(std::move(effect));
 }
 
-void ClusterState::Send(const Node& node, v1::NodeCommand command) {
+void ClusterState::Send(const Node& node, v1::NodeCommand command,
+                        std::string creation) {
   if (node.link == nullptr) return;
   effects_.push_back(
-      {.run = [link = node.link, command = std::move(command)]() mutable {
-        link->Send(std::move(command));
-      }});
+      {.run =
+           [link = node.link, command = std::move(command)]() mutable {
+             link->Send(std::move(command));
+           },
+       .creation = std::move(creation)});
 }
 
 void ClusterState::SendStart(const Actor& actor) {
@@ -82,7 +226,7 @@ void ClusterState::SendStart(const Actor& actor) {
              command.mutable_start_actor()->set_stream_output(stream_output);
              link->Send(std::move(command));
            },
-       .creation = actor.stored ? "" : actor.info.actor_id()});
+       .creation = actor.stored ? "" : CreationOf(actor)});
 }
 
 void ClusterState::SendStop(const Actor& actor) {

@@ -72,6 +72,7 @@ void ClusterState::ForgetActors() {
     if (it != actors_.end() && it->second->holds_resources) return;
     if (it != actors_.end()) {
       touched_actors_.insert(it->first);
+      EraseRow(StateStore::Table::kActors, it->second->key);
       actors_.erase(it);
     }
     graveyard_.pop_front();
@@ -80,7 +81,11 @@ void ClusterState::ForgetActors() {
 
 void ClusterState::ForgetNodesAndJobs() {
   while (dead_nodes_.size() > kMaxDeadNodes) {
-    nodes_.erase(dead_nodes_.front());
+    const auto it = nodes_.find(dead_nodes_.front());
+    if (it != nodes_.end()) {
+      EraseRow(StateStore::Table::kNodes, it->second.key);
+      nodes_.erase(it);
+    }
     dead_nodes_.pop_front();
   }
   while (ended_jobs_.size() > kMaxEndedJobs) {
@@ -88,6 +93,7 @@ void ClusterState::ForgetNodesAndJobs() {
     // An id may have been used again.
     if (it != jobs_.end() && HasEnded(it->second.info)) {
       touched_jobs_.insert(it->first);
+      EraseRow(StateStore::Table::kJobs, it->second.key);
       jobs_.erase(it);
     }
     ended_jobs_.pop_front();

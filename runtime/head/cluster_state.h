@@ -3,7 +3,8 @@
 // so that every rule is tested without either. The class is one, since its
 // tables change together under one lock; its parts have a file each:
 // cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc,
-// cluster_submitted_jobs.cc, cluster_output.cc, cluster_scheduling.cc.
+// cluster_submitted_jobs.cc, cluster_output.cc, cluster_scheduling.cc,
+// cluster_settle.cc (what leaves the head), cluster_restore.cc.
 
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
@@ -27,6 +28,7 @@
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_records.h"
 #include "runtime/head/resources.h"
+#include "runtime/head/state_store.h"
 #include "runtime/head/wait_list.h"
 
 namespace miniray {
@@ -45,6 +47,8 @@ class ClusterState {
     std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
     // Told when an actor is dead for good.
     std::function<void(const std::string& actor_id)> actor_ended;
+    // Where the tables are kept; outlives this. Null: nowhere.
+    StateStore* store = nullptr;
   };
   // A session is told apart by its address: a stream that broke late must not
   // end the one that replaced it.
@@ -55,6 +59,12 @@ class ClusterState {
 
   explicit ClusterState(Options options) : options_(std::move(options)) {}
   ~ClusterState();
+
+  // Takes over what an earlier head left in the store: its nodes are
+  // disconnected and have a whole lease to come back, and so have the drivers
+  // of its running jobs. Call it first, once. Errors: those of the store.
+  // DATA_LOSS, a row makes no sense.
+  absl::Status Restore();
 
   // --- Worker daemons.
 
@@ -88,7 +98,8 @@ class ClusterState {
 
   // --- Submitted jobs.
 
-  // Errors: ALREADY_EXISTS, INVALID_ARGUMENT.
+  // Errors: ALREADY_EXISTS, INVALID_ARGUMENT, RESOURCE_EXHAUSTED (the disk is
+  // full).
   void SubmitJob(const v1::JobSpec& spec, JobCallback done);
   // Answers when the record is new enough or the time is up.
   void GetJob(const v1::GetJobRequest& request, JobCallback done);
@@ -156,24 +167,65 @@ class ClusterState {
     ClusterState* const state_;
   };
 
+  // Rows that are on their way to the store, by record.
+  struct Written {
+    std::set<std::string> nodes, actors, jobs;
+    std::set<std::string> created;  // See CreationOf.
+    std::vector<StateStore::Change> erased;
+  };
+
+  // Names a creation among all others.
+  static std::string CreationOf(const Actor& actor) {
+    return "actor " + actor.info.actor_id();
+  }
+  static std::string CreationOf(const Job& job) {
+    return "job " + job.info.job_id();
+  }
+
   // What leaves the head at the end of a turn.
   struct Effect {
     std::function<void()> run;
-    // The actor whose creation it depends on, if that is not on disk yet, and
-    // what to do instead of `run` if it cannot be written. May be empty.
+    // The creation that it depends on, if that is not on disk yet, and what to
+    // do instead of `run` if it cannot be written. May be empty.
     std::string creation;
     std::function<void(const absl::Status&)> failed;
   };
 
-  // Lets the effects leave, unless another thread is at it, which takes them
-  // along. Releases and takes the lock.
+  // Writes what has changed and lets the effects leave, unless another thread
+  // is at it, which takes both along. Releases and takes the lock.
   void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What changed since the last time, for the store.
+  std::vector<StateStore::Change> TakeChanges(Written* written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ChangesWritten(const Written& written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes back the creations that are not on disk, and puts their callers'
+  // failure into `effects` in place of success. All other changes are tried
+  // again later.
+  void ChangesFailed(const Written& written, const absl::Status& status,
+                     std::vector<Effect>* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UndoCreation(const std::string& actor_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UndoSubmission(const std::string& job_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The record's row must be written.
+  void Dirty(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Dirty(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Dirty(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EraseRow(StateStore::Table table, int64_t key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  absl::Status RestoreNodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RestoreActors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RestoreJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Queue an effect.
   void Reply(std::function<void()> reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReplyActor(const Actor& actor, ActorCallback done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Send(const Node& node, v1::NodeCommand command)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Send(const Node& node, v1::NodeCommand command,
+            std::string creation = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // To the actor's node. Nothing while that is cut off.
   void SendStart(const Actor& actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendStop(const Actor& actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -197,6 +249,8 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ActorDied(Actor* actor, const std::string& cause, bool may_restart)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes it out of the indexes of living actors.
+  void Unlist(const Actor& actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkDead(Actor* actor, const std::string& cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Orders the process to end: now, or when its node is back.
@@ -281,6 +335,13 @@ class ClusterState {
   // In order; not left yet.
   std::vector<Effect> effects_ ABSL_GUARDED_BY(mu_);
   bool settling_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Not written yet.
+  Written dirty_ ABSL_GUARDED_BY(mu_);
+  int64_t next_key_ ABSL_GUARDED_BY(mu_) = 1;
+  int64_t next_queue_position_ ABSL_GUARDED_BY(mu_) = 1;
+  // After a failure what can wait is not tried before this.
+  absl::Time next_write_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
 }  // namespace miniray

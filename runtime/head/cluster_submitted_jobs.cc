@@ -226,6 +226,21 @@ void ClusterState::LoseJobsOf(const Node& node, const std::string& cause) {
   }
 }
 
+void ClusterState::UndoSubmission(const std::string& job_id) {
+  const auto it = jobs_.find(job_id);
+  if (it == jobs_.end()) return;
+  ReleaseResources(&it->second);  // No order has left.
+  std::erase(job_queue_, job_id);
+  std::erase(ended_jobs_, job_id);
+  dirty_.jobs.erase(job_id);
+  dirty_.created.erase(CreationOf(it->second));
+  jobs_.erase(it);
+  for (WaitList::Answer& answer :
+       job_waiters_.TakeChanged(job_id, WaitList::kAnyVersion)) {
+    answer();
+  }
+}
+
 void ClusterState::ReleaseResources(Job* job) {
   if (!job->holds_resources) return;
   job->holds_resources = false;
@@ -288,10 +303,17 @@ void ClusterState::FailInfeasibleJobs(absl::Time now) {
 void ClusterState::Touch(Job* job) {
   job->info.set_version(job->info.version() + 1);
   touched_jobs_.insert(job->info.job_id());
+  Dirty(job);
 }
 
 void ClusterState::ReplyJob(const Job& job, JobCallback done) {
-  Reply([done = std::move(done), info = job.info] { done(info); });
+  Effect effect;
+  if (job.spec != nullptr && !job.stored) {
+    effect.creation = CreationOf(job);
+    effect.failed = [done](const absl::Status& status) { done(status); };
+  }
+  effect.run = [done = std::move(done), info = job.info] { done(info); };
+  effects_.push_back(std::move(effect));
 }
 
 void ClusterState::SendStart(const Job& job) {
@@ -299,7 +321,7 @@ void ClusterState::SendStart(const Job& job) {
   if (node == nodes_.end()) return;
   v1::NodeCommand command;
   *command.mutable_start_job()->mutable_spec() = *job.spec;
-  Send(node->second, std::move(command));
+  Send(node->second, std::move(command), job.stored ? "" : CreationOf(job));
 }
 
 void ClusterState::SendStop(const Job& job) {

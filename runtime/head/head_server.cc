@@ -1,8 +1,10 @@
 #include "runtime/head/head_server.h"
 
 #include <arpa/inet.h>
+#include <glog/logging.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -11,13 +13,14 @@
 #include "absl/synchronization/notification.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
-#include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
 #include "runtime/head/package_store.h"
+#include "runtime/head/state_folder.h"
+#include "runtime/head/state_store.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/tls.h"
 
@@ -34,24 +37,53 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 
 class HeadServerImpl : public HeadServer {
  public:
-  explicit HeadServerImpl(const Options& options)
-      : state_(
-            {.lease = options.lease,
-             .driver_grace = options.driver_grace,
-             .infeasible_timeout = options.infeasible_timeout,
-             .actor_ended =
-                 [this](const std::string& id) { actor_states_.Remove(id); }}),
-        packages_(options.session_dir + "/packages"),
-        actor_states_(options.session_dir + "/states", options.max_state_bytes,
+  HeadServerImpl(const Options& options, std::unique_ptr<StateFolder> folder,
+                 std::unique_ptr<StateStore> store)
+      : folder_(std::move(folder)),
+        store_(std::move(store)),
+        state_({.lease = options.lease,
+                .driver_grace = options.driver_grace,
+                .infeasible_timeout = options.infeasible_timeout,
+                .actor_ended =
+                    [this](const std::string& id) { actor_states_.Remove(id); },
+                .store = store_.get()}),
+        packages_(folder_->packages()),
+        actor_states_(folder_->states(), options.max_state_bytes,
                       [this](const std::string& id, int32_t incarnation) {
                         return state_.CheckPresent(id, incarnation);
                       }),
         service_(&state_, &packages_, &actor_states_, &logs_, &calls_,
                  options.token) {}
 
-  ~HeadServerImpl() override { Shutdown(); }
+  ~HeadServerImpl() override { Shutdown(End::kRestart); }
+
+  absl::Status Resume() {
+    MR_RETURN_IF_ERROR(state_.Restore());
+    const v1::GetClusterStateResponse tables = state_.Snapshot();
+    std::set<std::string> live;
+    for (const v1::ActorInfo& actor : tables.actors()) {
+      if (actor.state() != v1::ACTOR_STATE_DEAD) live.insert(actor.actor_id());
+    }
+    actor_states_.KeepOnly(live);
+    const auto nodes = std::count_if(
+        tables.nodes().begin(), tables.nodes().end(),
+        [](const auto& n) { return n.state() != v1::NODE_STATE_DEAD; });
+    const auto jobs = std::count_if(
+        tables.jobs().begin(), tables.jobs().end(),
+        [](const auto& j) { return j.state() == v1::JOB_STATE_RUNNING; });
+    if (!live.empty() || tables.nodes_size() > 0 || tables.jobs_size() > 0) {
+      resumed_ = absl::StrCat(nodes, " nodes, ", live.size(), " actors, ", jobs,
+                              " running jobs");
+      LOG(INFO) << "goes on with the cluster in " << folder_->path() << ": "
+                << resumed_;
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status Listen(const Options& options) {
+    // Before the first caller may rely on it.
+    MR_RETURN_IF_ERROR(
+        folder_->Remember({.token = options.token, .port = options.port}));
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     // gRPC reads a message before the token is looked at: what strangers send
@@ -71,6 +103,10 @@ class HeadServerImpl : public HeadServer {
           "cannot listen on ", JoinHostPort(options.host, options.port),
           ": the port is in use, or the address is not one of this machine"));
     }
+    if (port_ != options.port) {
+      MR_RETURN_IF_ERROR(
+          folder_->Remember({.token = options.token, .port = port_}));
+    }
     ticker_ = std::thread([this] {
       while (!stopping_.WaitForNotificationWithTimeout(kTick)) state_.Tick();
     });
@@ -79,11 +115,13 @@ class HeadServerImpl : public HeadServer {
 
   int port() const override { return port_; }
 
+  const std::string& resumed() const override { return resumed_; }
+
   v1::GetClusterStateResponse GetState() const override {
     return state_.Snapshot();
   }
 
-  void Shutdown() override {
+  void Shutdown(End end) override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;
     stopping_.Notify();
@@ -93,9 +131,15 @@ class HeadServerImpl : public HeadServer {
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
     }
     if (ticker_.joinable()) ticker_.join();
+    if (end == End::kFinal) {
+      const absl::Status status = folder_->Finish();
+      if (!status.ok()) LOG(ERROR) << status;
+    }
   }
 
  private:
+  const std::unique_ptr<StateFolder> folder_;
+  const std::unique_ptr<StateStore> store_;
   ClusterState state_;
   PackageStore packages_;
   ActorStateStore actor_states_;
@@ -103,6 +147,7 @@ class HeadServerImpl : public HeadServer {
   CallRecordRing calls_;
   HeadService service_;
   int port_ = 0;
+  std::string resumed_;
   std::unique_ptr<grpc::Server> server_;
   absl::Mutex shutdown_mu_;
   absl::Notification stopping_;
@@ -123,8 +168,11 @@ absl::StatusOr<std::unique_ptr<HeadServer>> HeadServer::Start(Options options) {
         absl::StrCat("a head that listens on ", options.host,
                      ", which other machines may reach, needs a token"));
   }
-  MR_RETURN_IF_ERROR(MakeDirectories(options.session_dir, 0700));
-  auto server = std::make_unique<HeadServerImpl>(options);
+  MR_ASSIGN_OR_RETURN(auto folder, StateFolder::Open(options.state_dir));
+  MR_ASSIGN_OR_RETURN(auto store, StateStore::Open(options.state_dir));
+  auto server = std::make_unique<HeadServerImpl>(options, std::move(folder),
+                                                 std::move(store));
+  MR_RETURN_IF_ERROR(server->Resume());
   MR_RETURN_IF_ERROR(server->Listen(options));
   return server;
 }

@@ -21,8 +21,10 @@ class HeadServer {
     int port = 0;                    // 0: one that is free.
     // Every RPC must carry it. May be empty only on a loopback address.
     std::string token;
-    // Folder for packages and for what actors save; created if missing.
-    std::string session_dir;
+    // Folder for the head's database, packages and what actors save; created if
+    // missing. If the last head there did not end by Shutdown(kFinal), this one
+    // goes on with its cluster.
+    std::string state_dir;
     // A node that is silent for so long is lost, with its actors.
     absl::Duration lease = absl::Seconds(10);
     // How long a driver whose connection broke may take to come back before its
@@ -34,8 +36,15 @@ class HeadServer {
     int64_t max_state_bytes = int64_t{64} << 20;
   };
 
+  enum class End {
+    kRestart,  // Worker daemons and drivers stay, and dial again.
+    kFinal,    // The cluster ends: the next head does not go on with it.
+  };
+
   // Errors: UNAVAILABLE, the port is in use. FAILED_PRECONDITION, no token on
-  // an address that is not loopback. INVALID_ARGUMENT, not an IP address.
+  // an address that is not loopback; another head uses state_dir, or a newer
+  // version wrote it. INVALID_ARGUMENT, not an IP address. DATA_LOSS, the
+  // database is damaged.
   static absl::StatusOr<std::unique_ptr<HeadServer>> Start(Options options);
 
   virtual ~HeadServer() = default;
@@ -45,8 +54,12 @@ class HeadServer {
   // What GetClusterState answers.
   virtual v1::GetClusterStateResponse GetState() const = 0;
 
-  // Stops serving. Worker daemons stay and dial again.
-  virtual void Shutdown() = 0;
+  // What was taken over from an earlier head, e.g. "2 nodes, 5 actors"; empty:
+  // this is a new cluster.
+  virtual const std::string& resumed() const = 0;
+
+  // Stops serving.
+  virtual void Shutdown(End end = End::kRestart) = 0;
 };
 
 }  // namespace miniray

@@ -19,8 +19,8 @@ using ::testing::StartsWith;
 
 TEST(FencingTest, AGivenUpNodeEndsItsActorsAndJoinsAnew) {
   ProcessTree tree;
-  auto head = HeadServer::Start({.session_dir = tree.folder() + "/head",
-                                 .lease = absl::Milliseconds(600)});
+  auto head = HeadServer::Start(
+      {.state_dir = tree.folder() + "/head", .lease = absl::Milliseconds(600)});
   ASSERT_TRUE(head.ok()) << head.status();
   const std::string address = "127.0.0.1:" + std::to_string((*head)->port());
   auto daemon = tree.Start({BuiltProgram("tools/miniray"), "start", "--block",
@@ -56,8 +56,8 @@ TEST(FencingTest, AGivenUpNodeEndsItsActorsAndJoinsAnew) {
 
 TEST(FencingTest, ANodeWithoutAHeadEndsItsActorsAfterThreeLeases) {
   ProcessTree tree;
-  auto head = HeadServer::Start({.session_dir = tree.folder() + "/head",
-                                 .lease = absl::Milliseconds(600)});
+  auto head = HeadServer::Start(
+      {.state_dir = tree.folder() + "/head", .lease = absl::Milliseconds(600)});
   ASSERT_TRUE(head.ok()) << head.status();
   const std::string address = "127.0.0.1:" + std::to_string((*head)->port());
   auto daemon = tree.Start({BuiltProgram("tools/miniray"), "start", "--block",
@@ -76,7 +76,7 @@ TEST(FencingTest, ANodeWithoutAHeadEndsItsActorsAfterThreeLeases) {
 
 TEST(FencingTest, ADaemonJoinsAHeadThatStartsAnew) {
   ProcessTree tree;
-  auto head = HeadServer::Start({.session_dir = tree.folder() + "/head"});
+  auto head = HeadServer::Start({.state_dir = tree.folder() + "/head"});
   ASSERT_TRUE(head.ok()) << head.status();
   const int port = (*head)->port();
   auto daemon = tree.Start({BuiltProgram("tools/miniray"), "start", "--block",
@@ -85,8 +85,8 @@ TEST(FencingTest, ADaemonJoinsAHeadThatStartsAnew) {
   ASSERT_TRUE(
       Eventually([&] { return (*head)->GetState().nodes_size() == 1; }));
   (*head)->Shutdown();
-  auto second = HeadServer::Start(
-      {.port = port, .session_dir = tree.folder() + "/second"});
+  auto second =
+      HeadServer::Start({.port = port, .state_dir = tree.folder() + "/second"});
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_TRUE(
       Eventually([&] { return (*second)->GetState().nodes_size() == 1; }));

@@ -19,7 +19,7 @@ TestCluster::TestCluster(Options options) {
       absl::StrCat(base == nullptr ? "/tmp" : base, "/", NewId("cluster"));
   options.head.host = "127.0.0.1";
   options.head.port = 0;
-  options.head.session_dir = folder_ + "/head";
+  options.head.state_dir = folder_ + "/head";
   auto head = HeadServer::Start(options.head);
   CHECK(head.ok()) << head.status();
   head_ = *std::move(head);

@@ -20,7 +20,7 @@ class TestCluster {
  public:
   struct Options {
     std::vector<double> node_cpus = {4};
-    HeadServer::Options head;  // host, port and session_dir are filled in.
+    HeadServer::Options head;  // host, port and state_dir are filled in.
   };
   TestCluster() : TestCluster(Options{}) {}
   explicit TestCluster(Options options);

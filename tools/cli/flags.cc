@@ -1,12 +1,22 @@
 #include "tools/cli/flags.h"
 
 #include "absl/flags/flag.h"
+#include "absl/time/time.h"
 
 ABSL_FLAG(bool, head, false, "Start a head.");
 ABSL_FLAG(std::string, host, "127.0.0.1", "IP address the head listens on.");
 ABSL_FLAG(int, port, 6380, "Port of the head; 0: any that is free.");
 ABSL_FLAG(int, dashboard_port, 8266,
           "Port of the dashboard; 0: any that is free, -1: no dashboard.");
+ABSL_FLAG(std::string, state_dir, "", "Folder of the head's state.");
+ABSL_FLAG(absl::Duration, lease, absl::Seconds(10),
+          "A node that is silent for so long is lost.");
+ABSL_FLAG(absl::Duration, driver_grace, absl::Seconds(2),
+          "What a driver whose connection broke has to come back.");
+ABSL_FLAG(absl::Duration, infeasible_timeout, absl::Seconds(30),
+          "After it, what no node could ever hold fails.");
+ABSL_FLAG(int64_t, max_state_bytes, int64_t{64} << 20,
+          "Of the state that one actor saves.");
 ABSL_FLAG(std::string, address, "", "HOST:PORT of the head.");
 ABSL_FLAG(double, num_cpus, 0, "CPUs that the node offers.");
 ABSL_FLAG(double, num_gpus, 0, "GPUs that the node offers.");

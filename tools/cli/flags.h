@@ -7,11 +7,17 @@
 #include <string>
 
 #include "absl/flags/declare.h"
+#include "absl/time/time.h"
 
 ABSL_DECLARE_FLAG(bool, head);
 ABSL_DECLARE_FLAG(std::string, host);
 ABSL_DECLARE_FLAG(int, port);
 ABSL_DECLARE_FLAG(int, dashboard_port);
+ABSL_DECLARE_FLAG(std::string, state_dir);
+ABSL_DECLARE_FLAG(absl::Duration, lease);
+ABSL_DECLARE_FLAG(absl::Duration, driver_grace);
+ABSL_DECLARE_FLAG(absl::Duration, infeasible_timeout);
+ABSL_DECLARE_FLAG(int64_t, max_state_bytes);
 ABSL_DECLARE_FLAG(std::string, address);
 ABSL_DECLARE_FLAG(double, num_cpus);
 ABSL_DECLARE_FLAG(double, num_gpus);

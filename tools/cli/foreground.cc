@@ -22,9 +22,11 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/dashboard_server.h"
 #include "runtime/head/head_server.h"
+#include "runtime/head/state_folder.h"
 #include "runtime/rpc/tls.h"
 #include "runtime/worker/worker_daemon.h"
 #include "tools/cli/child.h"
+#include "tools/cli/head_state.h"
 #include "tools/cli/launch.h"
 #include "tools/cli/ready.h"
 #include "tools/cli/session.h"
@@ -113,11 +115,22 @@ absl::Status Advise(const absl::Status& status, absl::string_view advice) {
 
 absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
     const StartOptions& options, const std::string& token,
-    const std::string& session_dir) {
-  auto head = HeadServer::Start({.host = options.host,
-                                 .port = options.port,
-                                 .token = token,
-                                 .session_dir = session_dir});
+    const HeadState& state) {
+  if (state.is_default && StateFolder::InUse(state.folder)) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", JoinHostPort(options.host, state.port),
+        ": the port is in use by another head of yours; choose another --port, "
+        "0 for any that is free"));
+  }
+  auto head =
+      HeadServer::Start({.host = options.host,
+                         .port = state.port,
+                         .token = token,
+                         .state_dir = state.folder,
+                         .lease = options.lease,
+                         .driver_grace = options.driver_grace,
+                         .infeasible_timeout = options.infeasible_timeout,
+                         .max_state_bytes = options.max_state_bytes});
   if (absl::IsUnavailable(head.status())) {
     return Advise(head.status(),
                   "choose another --port, 0 for any that is free");
@@ -202,18 +215,21 @@ absl::Status ServeHead(const CommandLine& line, const StartOptions& options,
 
 absl::Status RunHead(const CommandLine& line, const StartOptions& options,
                      const Session& session, ReadyPipe* ready) {
+  MR_ASSIGN_OR_RETURN(const HeadState state, ChooseHeadState(options));
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
+  if (token.empty()) token = state.token;
   if (token.empty() && !IsLoopback(options.host)) token = NewToken();
   MR_RETURN_IF_ERROR(Annotate(UseTls(GivenTlsDir()), "TLS"));
 
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
-                      StartHead(options, token, session.folder));
+                      StartHead(options, token, state));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<DashboardServer> dashboard,
                       StartDashboard(options, token, *head));
   const int dashboard_port = dashboard == nullptr ? -1 : dashboard->port();
   ReadyMessage message = {
       .address = JoinHostPort(AdvertisedHost(options.host), head->port()),
       .pid = getpid(),
+      .resumed = head->resumed(),
       .session_dir = session.folder,
       .log = session.log};
   const bool may_show_token = ready->has_reader() || isatty(STDOUT_FILENO) != 0;
@@ -229,10 +245,12 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
                                         .dashboard_port = dashboard_port,
                                         .token = token,
                                         .tls_dir = TlsDir(),
-                                        .session_dir = session.folder}));
+                                        .session_dir = session.folder,
+                                        .state_dir = state.folder}));
   absl::Status status = ServeHead(line, options, message, ready, &stop);
   if (dashboard != nullptr) dashboard->Shutdown();
-  head->Shutdown();
+  head->Shutdown(HeadServer::End::kFinal);
+  RemoveHeadState(state);
   return status;
 }
 

@@ -25,13 +25,10 @@ std::string ToLine(const ReadyMessage& message) {
   if (!message.error.empty()) {
     json["error"] = message.error;
   } else {
-    json = {{"address", message.address},
-            {"pid", message.pid},
-            {"node_id", message.node_id},
-            {"join", message.join},
-            {"dashboard", message.dashboard},
-            {"session_dir", message.session_dir},
-            {"log", message.log}};
+    json = {{"address", message.address},         {"pid", message.pid},
+            {"node_id", message.node_id},         {"join", message.join},
+            {"dashboard", message.dashboard},     {"resumed", message.resumed},
+            {"session_dir", message.session_dir}, {"log", message.log}};
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -46,6 +43,7 @@ absl::StatusOr<ReadyMessage> FromLine(const std::string& line) {
     message.node_id = json.value("node_id", "");
     message.join = json.value("join", "");
     message.dashboard = json.value("dashboard", "");
+    message.resumed = json.value("resumed", "");
     message.session_dir = json.value("session_dir", "");
     message.log = json.value("log", "");
   } catch (const Json::exception&) {
@@ -73,6 +71,10 @@ std::string DescribeHead(const ReadyMessage& message) {
   std::string text =
       absl::StrCat("The head listens at ", message.address, " (pid ",
                    message.pid, WhereItLogs(message), ").\n");
+  if (!message.resumed.empty()) {
+    absl::StrAppend(&text, "It goes on with the cluster of an earlier head: ",
+                    message.resumed, ".\n");
+  }
   if (!message.dashboard.empty()) {
     absl::StrAppend(&text, "Dashboard: ", message.dashboard, "\n");
   }

@@ -22,6 +22,7 @@ struct ReadyMessage {
   std::string node_id;    // Worker daemons.
   std::string join;       // Heads: the command that adds a node.
   std::string dashboard;  // Heads: URL; empty: none.
+  std::string resumed;    // Heads: what was taken over from an earlier one.
   std::string session_dir;
   std::string log;  // Empty: the process logs to its stderr.
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,6 +88,44 @@ absl::Status RefuseFlags(const CommandLine& line,
   return absl::OkStatus();
 }
 
+const std::vector<std::string>& HeadFlags() {
+  static const auto* const flags = new std::vector<std::string>{
+      "host",           "port",           "state_dir",
+      "lease",          "driver_grace",   "infeasible_timeout",
+      "dashboard_port", "max_state_bytes"};
+  return *flags;
+}
+
+absl::Status CheckPeriod(absl::string_view flag, absl::Duration period,
+                         absl::Duration least) {
+  if (period >= least && period <= absl::Hours(24 * 365)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", absl::FormatDuration(period), ": must be between ",
+      absl::FormatDuration(least), " and a year; write e.g. 500ms, 10s, 2m"));
+}
+
+absl::Status ReadHeadPeriods(StartOptions* options) {
+  options->lease = absl::GetFlag(FLAGS_lease);
+  MR_RETURN_IF_ERROR(
+      CheckPeriod("lease", options->lease, absl::Milliseconds(100)));
+  options->driver_grace = absl::GetFlag(FLAGS_driver_grace);
+  MR_RETURN_IF_ERROR(
+      CheckPeriod("driver_grace", options->driver_grace, absl::ZeroDuration()));
+  options->infeasible_timeout = absl::GetFlag(FLAGS_infeasible_timeout);
+  MR_RETURN_IF_ERROR(CheckPeriod(
+      "infeasible_timeout", options->infeasible_timeout, absl::ZeroDuration()));
+  options->max_state_bytes = absl::GetFlag(FLAGS_max_state_bytes);
+  if (options->max_state_bytes < 0) {
+    return absl::InvalidArgumentError("--max_state_bytes must not be negative");
+  }
+  if (const std::string dir = absl::GetFlag(FLAGS_state_dir); !dir.empty()) {
+    options->state_dir = std::filesystem::absolute(dir).string();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   if (line.Has("address")) {
     return absl::InvalidArgumentError(
@@ -102,6 +141,8 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   }
   options->port = absl::GetFlag(FLAGS_port);
   MR_RETURN_IF_ERROR(CheckPort("port", options->port, 0));
+  options->port_given = line.Has("port");
+  MR_RETURN_IF_ERROR(ReadHeadPeriods(options));
   options->dashboard_port = absl::GetFlag(FLAGS_dashboard_port);
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
@@ -117,8 +158,7 @@ absl::Status ReadDaemonOptions(const CommandLine& line, StartOptions* options) {
   options->address = absl::GetFlag(FLAGS_address);
   const absl::StatusOr<HostPort> head = ParseHostPort(options->address);
   if (!head.ok()) return Annotate(head.status(), "--address");
-  return RefuseFlags(line, {"host", "port", "dashboard_port"},
-                     "is for a head; it goes with --head");
+  return RefuseFlags(line, HeadFlags(), "is for a head; it goes with --head");
 }
 
 absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {

@@ -3,11 +3,13 @@
 #ifndef MINIRAY_TOOLS_CLI_START_OPTIONS_H_
 #define MINIRAY_TOOLS_CLI_START_OPTIONS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "tools/cli/command_line.h"
 
@@ -21,7 +23,13 @@ struct StartOptions {
   // Head.
   std::string host;
   int port = 0;
+  bool port_given = false;  // By the user: it is not the default.
   int dashboard_port = -1;
+  std::string state_dir;  // Absolute; empty: the default.
+  absl::Duration lease;
+  absl::Duration driver_grace;
+  absl::Duration infeasible_timeout;
+  int64_t max_state_bytes = 0;
   bool with_daemon = false;
 
   // Worker daemon.

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/head/state_folder.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/process_tree.h"
 
@@ -62,6 +63,11 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
       continue;
     }
     (void)RemoveProcessRecord(record.pid);
+    if (killed && record.role == ProcessRole::kHead &&
+        !record.state_dir.empty()) {
+      // It had no time to say that the cluster has ended.
+      (void)StateFolder::Finish(record.state_dir);
+    }
     std::cout << (killed ? "Killed " : "Stopped ") << Describe(record)
               << (killed && !force ? ", which did not stop" : "") << ".\n";
   }

@@ -21,6 +21,16 @@ A head:
   --port N            (default 6380; 0: any that is free)
   --dashboard_port N  on loopback (default 8266; 0: any that is free; -1: none)
   --num_cpus N        also start a worker daemon on this machine
+  --state_dir DIR     its database, packages and saved actor states (default:
+                      head-PORT in the runtime folder). A head that is started
+                      where one was killed goes on with that one's cluster,
+                      port and token; after `miniray stop` it is a new cluster.
+  --lease TIME        a node that is silent for so long is lost (default 10s)
+  --driver_grace TIME what a driver whose connection broke has to come back
+                      before its actors are stopped (default 2s)
+  --infeasible_timeout TIME  after it, what no node could ever hold fails
+                      (default 30s)
+  --max_state_bytes N limit of the state that one actor saves (default 64 MiB)
 
 A worker daemon:
   --address HOST:PORT of the head
@@ -136,9 +146,11 @@ const std::vector<Verb>& Verbs() {
     auto* all = new std::vector<Verb>{
         {.name = "start",
          .help = kStartHelp,
-         .flags = {"head", "host", "port", "dashboard_port", "address",
-                   "num_cpus", "num_gpus", "resources", "node_ip", "token_file",
-                   "tls_dir", "inject_faults", "block"},
+         .flags = {"head", "host", "port", "dashboard_port", "state_dir",
+                   "lease", "driver_grace", "infeasible_timeout",
+                   "max_state_bytes", "address", "num_cpus", "num_gpus",
+                   "resources", "node_ip", "token_file", "tls_dir",
+                   "inject_faults", "block"},
          .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
         {.name = "status",
          .help = kStatusHelp,

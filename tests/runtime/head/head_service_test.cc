@@ -52,7 +52,7 @@ class HeadServiceTest : public ::testing::Test {
 
   void StartHead(HeadServer::Options options) {
     options.token = token_;
-    options.session_dir = folder_ / "head";
+    options.state_dir = folder_ / "head";
     auto head = HeadServer::Start(options);
     ASSERT_THAT(head, IsOk());
     head_ = *std::move(head);
@@ -532,7 +532,7 @@ TEST(HeadServerTest, RefusesWhatIsNoAddress) {
   const TempFolder folder;
   for (const char* host : {"", "localhost", "head.example", "1.2.3", "::g"}) {
     EXPECT_THAT(
-        HeadServer::Start({.host = host, .session_dir = folder.path()}),
+        HeadServer::Start({.host = host, .state_dir = folder.path()}),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("IP address")));
   }
 }
@@ -540,7 +540,7 @@ TEST(HeadServerTest, RefusesWhatIsNoAddress) {
 TEST(HeadServerTest, NeedsATokenBeyondLoopback) {
   const TempFolder folder;
   for (const char* host : {"0.0.0.0", "::", "10.1.2.3"}) {
-    EXPECT_THAT(HeadServer::Start({.host = host, .session_dir = folder.path()}),
+    EXPECT_THAT(HeadServer::Start({.host = host, .state_dir = folder.path()}),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr(host), HasSubstr("token"))));
   }
@@ -548,11 +548,10 @@ TEST(HeadServerTest, NeedsATokenBeyondLoopback) {
 
 TEST(HeadServerTest, APortInUseIsAClearError) {
   const TempFolder folder;
-  const auto first = HeadServer::Start({.session_dir = folder / "1"});
+  const auto first = HeadServer::Start({.state_dir = folder / "1"});
   ASSERT_THAT(first, IsOk());
   EXPECT_THAT(
-      HeadServer::Start(
-          {.port = (*first)->port(), .session_dir = folder / "2"}),
+      HeadServer::Start({.port = (*first)->port(), .state_dir = folder / "2"}),
       StatusIs(absl::StatusCode::kUnavailable,
                AllOf(HasSubstr(absl::StrCat("127.0.0.1:", (*first)->port())),
                      HasSubstr("in use"))));
@@ -561,13 +560,13 @@ TEST(HeadServerTest, APortInUseIsAClearError) {
 TEST(HeadServerTest, AFolderThatCannotBeMade) {
   const TempFolder folder;
   ASSERT_THAT(WriteFileAtomically(folder / "file", ""), IsOk());
-  EXPECT_THAT(HeadServer::Start({.session_dir = folder / "file/sub"}),
+  EXPECT_THAT(HeadServer::Start({.state_dir = folder / "file/sub"}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("file/sub")));
 }
 
 TEST(HeadServerTest, WithoutATokenEverybodyOnThisMachineIsIn) {
   const TempFolder folder;
-  const auto head = HeadServer::Start({.session_dir = folder.path()});
+  const auto head = HeadServer::Start({.state_dir = folder.path()});
   ASSERT_THAT(head, IsOk());
   const auto stub = v1::Head::NewStub(
       MakeChannel(absl::StrCat("127.0.0.1:", (*head)->port())));

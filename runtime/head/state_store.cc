@@ -1,0 +1,319 @@
+#include "runtime/head/state_store.h"
+
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+namespace {
+
+// Of the tables and of what is in them.
+constexpr int kSchema = 1;
+constexpr std::array<const char*, 5> kTables = {
+    "nodes", "actors", "actor_specs", "jobs", "placement_groups"};
+
+// Pages of 4 KiB in the log from which it is moved to the file, and from which
+// writers have to wait for that.
+constexpr int kCheckpointPages = 1000;
+constexpr int kTruncatePages = 25000;
+constexpr absl::Duration kCheckpointPeriod = absl::Seconds(1);
+constexpr int kBusyTimeoutMs = 10000;
+
+struct CloseDatabase {
+  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+};
+struct EndStatement {
+  void operator()(sqlite3_stmt* statement) const {
+    sqlite3_finalize(statement);
+  }
+};
+using Database = std::unique_ptr<sqlite3, CloseDatabase>;
+using Statement = std::unique_ptr<sqlite3_stmt, EndStatement>;
+
+absl::Status SqliteStatus(sqlite3* db, int code, const std::string& path) {
+  const std::string reason =
+      db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the head cannot write ", path, " (", reason,
+                       "): is the disk of that folder full?"));
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(absl::StrCat(
+          "the head's database ", path, " is damaged (", reason,
+          "): put back a copy of it, or move it away (with its -wal and -shm "
+          "files) to begin a new cluster"));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::FailedPreconditionError(
+          absl::StrCat("another process uses the head's database ", path));
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      return absl::PermissionDeniedError(absl::StrCat(
+          "the head's database ", path, " cannot be opened: ", reason));
+    default:
+      return absl::InternalError(
+          absl::StrCat("the head's database ", path, ": ", reason));
+  }
+}
+
+// One connection. Not thread-safe.
+class Connection {
+ public:
+  explicit Connection(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Open() {
+    sqlite3* db = nullptr;
+    const int code = sqlite3_open_v2(
+        path_.c_str(), &db,
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+        nullptr);
+    db_.reset(db);
+    if (code != SQLITE_OK) return Error(code);
+    sqlite3_extended_result_codes(db, 1);
+    sqlite3_busy_timeout(db, kBusyTimeoutMs);
+    MR_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
+    return Execute("PRAGMA synchronous=NORMAL");
+  }
+
+  absl::Status Execute(const std::string& sql) {
+    const int code =
+        sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+    return code == SQLITE_OK ? absl::OkStatus() : Error(code);
+  }
+
+  // The first column of the first row.
+  absl::StatusOr<std::string> Value(const std::string& sql) {
+    MR_ASSIGN_OR_RETURN(const Statement statement, Prepare(sql));
+    const int code = sqlite3_step(statement.get());
+    if (code != SQLITE_ROW) return Error(code);
+    const auto* text = sqlite3_column_text(statement.get(), 0);
+    return std::string(text == nullptr ? ""
+                                       : reinterpret_cast<const char*>(text));
+  }
+
+  absl::StatusOr<Statement> Prepare(const std::string& sql) {
+    sqlite3_stmt* statement = nullptr;
+    const int code =
+        sqlite3_prepare_v3(db_.get(), sql.c_str(), -1,
+                           SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+    if (code != SQLITE_OK) return Error(code);
+    return Statement(statement);
+  }
+
+  absl::Status Error(int code) const {
+    return SqliteStatus(db_.get(), code, path_);
+  }
+
+  sqlite3* db() const { return db_.get(); }
+
+ private:
+  const std::string path_;
+  Database db_;
+};
+
+class SqliteStore : public StateStore {
+ public:
+  explicit SqliteStore(std::string path)
+      : path_(std::move(path)), writer_(path_), cleaner_(path_) {}
+
+  ~SqliteStore() override {
+    {
+      absl::MutexLock lock(&cleaner_mu_);
+      closing_ = true;
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status Begin() {
+    MR_RETURN_IF_ERROR(writer_.Open());
+    MR_RETURN_IF_ERROR(CheckSound());
+    MR_RETURN_IF_ERROR(CheckSchema());
+    for (size_t i = 0; i < kTables.size(); ++i) {
+      MR_ASSIGN_OR_RETURN(
+          put_[i], writer_.Prepare(absl::StrCat("INSERT OR REPLACE INTO ",
+                                                kTables[i], " VALUES (?, ?)")));
+      MR_ASSIGN_OR_RETURN(
+          erase_[i], writer_.Prepare(absl::StrCat("DELETE FROM ", kTables[i],
+                                                  " WHERE key = ?")));
+    }
+    MR_ASSIGN_OR_RETURN(begin_, writer_.Prepare("BEGIN IMMEDIATE"));
+    MR_ASSIGN_OR_RETURN(commit_, writer_.Prepare("COMMIT"));
+    // Instead of moving the log in the middle of a write, as is the default.
+    sqlite3_wal_hook(
+        writer_.db(),
+        [](void* self, sqlite3*, const char*, int pages) {
+          static_cast<SqliteStore*>(self)->log_pages_ = pages;
+          return SQLITE_OK;
+        },
+        this);
+    MR_RETURN_IF_ERROR(cleaner_.Open());
+    thread_ = std::thread([this] { CleanLog(); });
+    return absl::OkStatus();
+  }
+
+  absl::Status Write(const std::vector<Change>& changes) override {
+    absl::MutexLock lock(&mu_);
+    MR_RETURN_IF_ERROR(Step(begin_.get()));
+    for (const Change& change : changes) {
+      const auto table = static_cast<size_t>(change.table);
+      sqlite3_stmt* const statement =
+          change.row.has_value() ? put_[table].get() : erase_[table].get();
+      sqlite3_bind_int64(statement, 1, change.key);
+      if (change.row.has_value()) {
+        sqlite3_bind_blob64(statement, 2, change.row->data(),
+                            change.row->size(), SQLITE_STATIC);
+      }
+      if (absl::Status status = Step(statement); !status.ok()) {
+        return RolledBack(status);
+      }
+    }
+    if (absl::Status status = Step(commit_.get()); !status.ok()) {
+      return RolledBack(status);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Read(
+      Table table,
+      const std::function<absl::Status(int64_t, absl::string_view)>& row)
+      override {
+    absl::MutexLock lock(&mu_);
+    MR_ASSIGN_OR_RETURN(
+        const Statement statement,
+        writer_.Prepare(absl::StrCat("SELECT key, row FROM ",
+                                     kTables[static_cast<size_t>(table)],
+                                     " ORDER BY key")));
+    int code;
+    while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
+      const auto* bytes =
+          static_cast<const char*>(sqlite3_column_blob(statement.get(), 1));
+      const auto size =
+          static_cast<size_t>(sqlite3_column_bytes(statement.get(), 1));
+      MR_RETURN_IF_ERROR(row(sqlite3_column_int64(statement.get(), 0),
+                             absl::string_view(bytes, size)));
+    }
+    return code == SQLITE_DONE ? absl::OkStatus() : writer_.Error(code);
+  }
+
+  const std::string& path() const override { return path_; }
+
+ private:
+  absl::Status CheckSound() {
+    MR_ASSIGN_OR_RETURN(const std::string verdict,
+                        writer_.Value("PRAGMA quick_check(1)"));
+    if (verdict == "ok") return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        "the head's database ", path_, " is damaged (", verdict,
+        "): put back a copy of it, or move it away (with its -wal and -shm "
+        "files) to begin a new cluster"));
+  }
+
+  absl::Status CheckSchema() {
+    MR_ASSIGN_OR_RETURN(const std::string found,
+                        writer_.Value("PRAGMA user_version"));
+    if (found == absl::StrCat(kSchema)) return absl::OkStatus();
+    if (found != "0") {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the head's database ", path_, " was written by a newer Mini-Ray (",
+          "schema ", found, "; this one knows ", kSchema,
+          "): start that version, or give another --state_dir"));
+    }
+    MR_RETURN_IF_ERROR(writer_.Execute("BEGIN IMMEDIATE"));
+    for (const char* table : kTables) {
+      MR_RETURN_IF_ERROR(writer_.Execute(
+          absl::StrCat("CREATE TABLE ", table,
+                       " (key INTEGER PRIMARY KEY, row BLOB NOT NULL)")));
+    }
+    MR_RETURN_IF_ERROR(
+        writer_.Execute(absl::StrCat("PRAGMA user_version = ", kSchema)));
+    return writer_.Execute("COMMIT");
+  }
+
+  absl::Status Step(sqlite3_stmt* statement)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const int code = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    return code == SQLITE_DONE ? absl::OkStatus() : writer_.Error(code);
+  }
+
+  absl::Status RolledBack(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // Some errors have rolled it back already.
+    if (sqlite3_get_autocommit(writer_.db()) == 0) {
+      const absl::Status rolled_back = writer_.Execute("ROLLBACK");
+      if (!rolled_back.ok()) LOG(ERROR) << rolled_back;
+    }
+    return status;
+  }
+
+  void CleanLog() {
+    while (true) {
+      {
+        absl::MutexLock lock(&cleaner_mu_);
+        if (cleaner_mu_.AwaitWithTimeout(absl::Condition(&closing_),
+                                         kCheckpointPeriod)) {
+          return;
+        }
+      }
+      const int pages = log_pages_;
+      if (pages < kCheckpointPages) continue;
+      // Under constant load the log is never read to its end, and grows, unless
+      // the writers wait for once.
+      const int mode = pages < kTruncatePages ? SQLITE_CHECKPOINT_PASSIVE
+                                              : SQLITE_CHECKPOINT_TRUNCATE;
+      const int code = sqlite3_wal_checkpoint_v2(cleaner_.db(), nullptr, mode,
+                                                 nullptr, nullptr);
+      if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
+        LOG(ERROR) << cleaner_.Error(code);
+      }
+    }
+  }
+
+  const std::string path_;
+  std::atomic<int> log_pages_{0};
+
+  absl::Mutex mu_;
+  Connection writer_;  // Guarded by mu_ once Begin has returned.
+  std::array<Statement, kTables.size()> put_;
+  std::array<Statement, kTables.size()> erase_;
+  Statement begin_;
+  Statement commit_;
+
+  Connection cleaner_;  // Of thread_.
+  absl::Mutex cleaner_mu_;
+  bool closing_ ABSL_GUARDED_BY(cleaner_mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(
+    const std::string& folder) {
+  const std::string path = folder + "/head.db";
+  // SQLite's files get the mode of this one: the constructor arguments of
+  // actors are nobody else's business.
+  const ScopedFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  auto store = std::make_unique<SqliteStore>(path);
+  MR_RETURN_IF_ERROR(store->Begin());
+  return store;
+}
+
+}  // namespace miniray
