@@ -71,6 +71,7 @@ void ClusterState::TakeResources(Actor* actor, Node* node) {
 void ClusterState::ReleaseResources(Actor* actor) {
   if (!actor->holds_resources) return;
   actor->holds_resources = false;
+  Dirty(actor);
   if (const auto it = job_processes_.find(actor->info.job_id());
       it != job_processes_.end() &&
       it->second.erase(actor->info.actor_id()) > 0 && it->second.empty()) {
@@ -85,7 +86,6 @@ void ClusterState::ReleaseResources(Actor* actor) {
   if (node == nodes_.end()) return;
   node->second.available.Add(actor->request);
   node->second.actors.erase(actor->info.actor_id());
-  Dirty(actor);
 }
 
 void ClusterState::Schedule() {

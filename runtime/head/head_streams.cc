@@ -71,6 +71,7 @@ class NodeStream
       calls_->Add(node_id_, std::move(*message_.mutable_call_records()));
     } else if (message_.has_leaving()) {
       state_->NodeLeft(node_id_);
+      return link_->out.End(grpc::Status::OK, /*drain=*/true);
     }
     StartRead(&message_);
   }
