@@ -35,7 +35,7 @@ constexpr uint64_t kMaxPendingBytes = uint64_t{4} << 30;
 constexpr absl::Duration kNewsWait = absl::Milliseconds(500);
 constexpr absl::Duration kStartWait = absl::Seconds(20);
 
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(1);
 
 // A stream that held this long was a good one.
@@ -70,6 +70,11 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   {
     absl::MutexLock lock(&mu_);
     refused = CheckRoom(call.body.size());
+    // Such calls do not wait for news.
+    if (refused.ok() && !call.patient && state_ == State::kLooking &&
+        info_.state() == v1::ACTOR_STATE_RESTARTING) {
+      refused = RestartingStatus();
+    }
     if (refused.ok()) {
       pending_bytes_ += call.body.size();
       unsent_.push_back(std::move(call));
@@ -198,6 +203,14 @@ void ActorConnection::OnInfo(v1::ActorInfo info, Outcomes* outcomes) {
   }
 }
 
+absl::Status ActorConnection::RestartingStatus() const {
+  return absl::UnavailableError(absl::StrCat(
+      "the actor is being restarted (restart ", info_.restarts(),
+      info_.max_restarts() < 0 ? ""
+                               : absl::StrCat(" of ", info_.max_restarts()),
+      "): ", info_.cause()));
+}
+
 void ActorConnection::Connect() {
   ++epoch_;
   if (session_id_.empty()) {
@@ -257,9 +270,11 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
       }
       BeginTrouble(status.ok() ? absl::UnavailableError("the actor closed it")
                                : status);
-      if (was_connected && ++attempts_ == 1) {
+      ++attempts_;
+      if (was_connected && attempts_ == 1) {
         Connect();  // The link broke; the actor may well be there.
-      } else if (was_connected) {
+      } else if (was_connected || (established_ && attempts_ == 2)) {
+        // gRPC may have used the broken connection once more.
         Pause([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { Connect(); });
       } else {
         // The head learns of a death from the actor's daemon, perhaps later

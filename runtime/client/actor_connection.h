@@ -146,6 +146,7 @@ class ActorConnection : public CallOwner,
   bool Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !unsent_.empty() || !sent_.empty();
   }
+  absl::Status RestartingStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Where() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Run(Outcomes outcomes);
 

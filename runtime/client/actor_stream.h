@@ -32,10 +32,10 @@ class ActorStreamUser {
                              const absl::Status& status) = 0;
 };
 
-// Thread-safe. Keeps its user alive until it has ended. gRPC's objects of a
-// stream die in the background thread: to destroy a call's last objects, and
-// with them perhaps the channel, inside the call's own last callback pulls the
-// ground from under gRPC.
+// Thread-safe. Keeps its user alive until it has ended. It dies in the
+// background thread, and with it perhaps its channel: gRPC 1.51 joins the
+// threads that run callbacks when the last channel dies, so that this must not
+// happen inside a callback ("ref_counted.h: assertion failed: prior > 0").
 class ActorStream
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public std::enable_shared_from_this<ActorStream> {

@@ -1,7 +1,5 @@
 #include "runtime/client/channel_pool.h"
 
-#include "runtime/rpc/channel.h"
-
 namespace miniray {
 namespace internal {
 namespace {
@@ -16,7 +14,7 @@ std::shared_ptr<grpc::Channel> ChannelPool::Get(const std::string& address) {
   std::weak_ptr<grpc::Channel>& entry = channels_[address];
   std::shared_ptr<grpc::Channel> channel = entry.lock();
   if (channel != nullptr) return channel;
-  channel = MakeChannel(address);
+  channel = make_(address);
   entry = channel;
   if (channels_.size() >= kManyChannels) {
     std::erase_if(channels_,

@@ -18,6 +18,7 @@
 #include "absl/synchronization/notification.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/base/background.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
@@ -177,7 +178,11 @@ class ClientImpl : public Client {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
   }
 
-  ~ClientImpl() override { Shutdown(); }
+  ~ClientImpl() override {
+    Shutdown();
+    // We may be inside a callback here: see ActorStream.
+    RunInBackground([channel = channel_] {});
+  }
 
   absl::Status Begin() {
     if (!options_.is_driver) return absl::OkStatus();

@@ -1,0 +1,356 @@
+// What callers of actors rely on, end to end: retries, groups, saved state,
+// cancelling, exiting. Real processes, a real head.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/actor.grpc.pb.h"
+#include "runtime/rpc/channel.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+// Counts, and keeps the count over restarts.
+class Account {
+ public:
+  explicit Account(int64_t start) : balance_(start) {}
+  int64_t Deposit(int64_t amount) { return balance_ += amount; }
+  int64_t Balance() const { return balance_; }
+  int64_t Pid() const { return getpid(); }
+  void Die() { kill(getpid(), SIGKILL); }
+  absl::Status SaveNow() { return ActorContext::Current()->SaveState(); }
+  // Ends the process in the middle of a call that changed the state.
+  int64_t DepositAndDie(int64_t amount) {
+    balance_ += amount;
+    kill(getpid(), SIGKILL);
+    return balance_;
+  }
+
+  std::map<std::string, int64_t> SaveState() const {
+    return {{"balance", balance_}};
+  }
+  absl::Status RestoreState(const std::map<std::string, int64_t>& state) {
+    auto it = state.find("balance");
+    if (it == state.end()) return absl::DataLossError("no balance");
+    balance_ = it->second;
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t balance_;
+};
+MINIRAY_ACTOR(Account, Constructor<int64_t>, &Account::Deposit,
+              &Account::Balance, &Account::Pid, &Account::Die,
+              &Account::SaveNow, &Account::DepositAndDie);
+
+class Trainer {
+ public:
+  // Long, unless it is told to stop.
+  bool Train() {
+    training_ = true;
+    while (!ActorContext::Current()->cancelled()) {
+      usleep(1000);
+      if (stop_) return false;
+    }
+    return true;
+  }
+  bool Training() const { return training_; }
+  std::string Health() const { return "fine"; }
+  void Stop() { stop_ = true; }
+  int64_t Pid() { return getpid(); }
+  void Leave() { ExitActor(); }
+  void Die() { kill(getpid(), SIGKILL); }
+  // How many of these run at once, as the last one saw it.
+  int Together() {
+    const int now = ++together_;
+    for (int i = 0; i < 2000 && together_ < 4; ++i) usleep(1000);
+    return now;
+  }
+
+ private:
+  std::atomic<bool> training_ = false;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> together_ = 0;
+};
+MINIRAY_ACTOR(Trainer, Constructor<>, &Trainer::Train, &Trainer::Training,
+              &Trainer::Health, &Trainer::Stop, &Trainer::Pid, &Trainer::Leave,
+              &Trainer::Die, &Trainer::Together);
+
+// --- Retries.
+
+TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfTheActor) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto account =
+      driver.CreateActor<Account>({.max_restarts = -1, .max_retries = -1}, 100);
+  const auto pid = static_cast<pid_t>(*account->Call<&Account::Pid>().Get());
+  std::vector<ObjectRef<int64_t>> refs;
+  for (int i = 0; i < 200; ++i) {
+    refs.push_back(account->Call<&Account::Deposit>(1));
+    if (i == 100) kill(pid, SIGKILL);
+  }
+  const auto values = GetAll(refs, kLong);
+  ASSERT_THAT(values, IsOk());
+  // Some may have run in both processes; none was lost, and each has a result.
+  EXPECT_GE(values->back(), 300);
+  for (size_t i = 1; i < values->size(); ++i) {
+    EXPECT_GT((*values)[i], (*values)[i - 1]);
+  }
+}
+
+TEST(CallsTest, WithoutRetriesACallFailsAndOneWithThemWaits) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto account = driver.CreateActor<Account>({.max_restarts = 1}, 100);
+  ASSERT_THAT(account->Call<&Account::Balance>().Get(kLong), IsOk());
+  auto death = account->Call<&Account::Die>();
+  auto patient = account->With({.max_retries = 1}).Call<&Account::Deposit>(5);
+  EXPECT_THAT(death.Get(kLong),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("SIGKILL")));
+  EXPECT_EQ(*patient.Get(kLong), 105);
+  // A handle carries its creator's default to where it travels: here by name.
+  auto named = driver.CreateActor<Account>(
+      {.name = "a", .max_restarts = -1, .max_retries = 7}, 1);
+  EXPECT_EQ(driver.GetActor<Account>("a")->identity().max_retries, 7);
+  EXPECT_THAT(
+      account->With({.max_retries = -2}).Call<&Account::Balance>().Get(kLong),
+      StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// --- Saved state.
+
+TEST(CallsTest, NothingThatWasAcknowledgedIsLostWhenTheProcessDies) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto account = driver.CreateActor<Account>({.max_restarts = -1}, 0);
+  int64_t acknowledged = 0, unknown = 0;
+  for (int round = 0; round < 4; ++round) {
+    const auto pid = static_cast<pid_t>(
+        *account->With({.max_retries = -1}).Call<&Account::Pid>().Get(kLong));
+    std::vector<ObjectRef<int64_t>> refs;
+    for (int i = 0; i < 300; ++i) {
+      refs.push_back(account->Call<&Account::Deposit>(1));
+    }
+    Wait(refs, 50 + 40 * round, kLong);
+    kill(pid, SIGKILL);
+    for (const auto& ref : refs) {
+      const auto result = ref.Get(kLong);
+      result.ok() ? ++acknowledged : ++unknown;
+    }
+    const auto balance =
+        account->With({.max_retries = -1}).Call<&Account::Balance>().Get(kLong);
+    ASSERT_THAT(balance, IsOk());
+    EXPECT_GE(*balance, acknowledged);
+    EXPECT_LE(*balance, acknowledged + unknown);
+  }
+  EXPECT_GE(acknowledged, 200);
+}
+
+TEST(CallsTest, ACallThatDiedBeforeItsReplyLeftNothing) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto account = driver.CreateActor<Account>({.max_restarts = 1}, 10);
+  ASSERT_EQ(*account->Call<&Account::Deposit>(1).Get(kLong), 11);
+  EXPECT_THAT(account->Call<&Account::DepositAndDie>(100).Get(kLong),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(
+      *account->With({.max_retries = -1}).Call<&Account::Balance>().Get(kLong),
+      11);
+}
+
+TEST(CallsTest, StateIsSavedWhenTheActorAsksOrAfterATime) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto manual = driver.CreateActor<Account>(
+      {.max_restarts = -1, .save_state = SaveStatePolicy::Manual()}, 10);
+  ASSERT_THAT(manual->Call<&Account::Deposit>(1).Get(kLong), IsOk());
+  ASSERT_THAT(manual->Call<&Account::SaveNow>().Get(kLong), IsOk());
+  ASSERT_THAT(manual->Call<&Account::Deposit>(100).Get(kLong), IsOk());
+  EXPECT_FALSE(manual->Call<&Account::Die>().Get(kLong).ok());
+  auto patient = manual->With({.max_retries = -1});
+  EXPECT_EQ(*patient.Call<&Account::Balance>().Get(kLong), 11);
+
+  auto timed = driver.CreateActor<Account>(
+      {.max_restarts = -1,
+       .save_state = SaveStatePolicy::Every(absl::Milliseconds(20))},
+      10);
+  ASSERT_THAT(timed->Call<&Account::Deposit>(1).Get(kLong), IsOk());
+  // Saved once, without any further call; then again.
+  int64_t balance = 0;
+  ASSERT_TRUE(Eventually([&] {
+    EXPECT_FALSE(timed->Call<&Account::Die>().Get(kLong).ok());
+    balance =
+        *timed->With({.max_retries = -1}).Call<&Account::Deposit>(0).Get(kLong);
+    if (balance == 11) return true;
+    (void)timed->Call<&Account::Deposit>(11 - balance).Get(kLong);
+    absl::SleepFor(absl::Milliseconds(40));
+    return false;
+  }));
+}
+
+TEST(CallsTest, AClassThatSavesItsStateRunsOneMethodAtATime) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  EXPECT_THAT(
+      driver.CreateActor<Account>({.max_concurrency = 2}, 1),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one at a time")));
+  EXPECT_THAT(driver.CreateActor<Trainer>({.max_concurrency = 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(driver.CreateActor<Trainer>(
+                  {.concurrency_groups = {{.name = "a"}, {.name = "a"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// --- Concurrency groups.
+
+TEST(CallsTest, GroupsRunBesideEachOtherAndInspectBesideAll) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>(
+      {.concurrency_groups = {{.name = "health",
+                               .methods = {MethodName<&Trainer::Health>(),
+                                           MethodName<&Trainer::Training>()}},
+                              {.name = "wide", .max_concurrency = 4}}});
+  auto train = trainer->Call<&Trainer::Train>();
+  EXPECT_EQ(*trainer->Call<&Trainer::Health>().Get(kLong), "fine");
+  ASSERT_TRUE(Eventually(
+      [&] { return *trainer->Call<&Trainer::Training>().Get(kLong); }));
+  // Behind the training call, unless it names another group.
+  auto behind = trainer->Call<&Trainer::Pid>();
+  EXPECT_THAT(trainer->With({.concurrency_group = "health"})
+                  .Call<&Trainer::Pid>()
+                  .Get(kLong),
+              IsOk());
+  EXPECT_FALSE(behind.ready());
+  EXPECT_THAT(
+      trainer->With({.concurrency_group = "none"})
+          .Call<&Trainer::Pid>()
+          .Get(kLong),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'none'")));
+  std::vector<ObjectRef<int>> together;
+  for (int i = 0; i < 4; ++i) {
+    together.push_back(trainer->With({.concurrency_group = "wide"})
+                           .Call<&Trainer::Together>());
+  }
+  const auto ranks = GetAll(together, kLong);
+  ASSERT_THAT(ranks, IsOk());
+  EXPECT_THAT(*ranks, testing::UnorderedElementsAre(1, 2, 3, 4));
+
+  auto stub =
+      v1::ActorService::NewStub(MakeChannel(cluster.Info(*trainer).address()));
+  grpc::ClientContext context;
+  v1::InspectRequest request;
+  request.set_actor_id(trainer->actor_id());
+  v1::InspectResponse response;
+  ASSERT_TRUE(stub->Inspect(&context, request, &response).ok());
+  ASSERT_EQ(response.running_size(), 1);
+  EXPECT_EQ(response.running(0).method(), "Train");
+  EXPECT_EQ(response.calls_waiting(), 1u);
+  EXPECT_GE(response.calls_done(), 7u);
+  EXPECT_EQ(response.calls_failed(), 0u);
+
+  // It sees that it is wanted no more.
+  Cancel(train);
+  EXPECT_EQ(*train.Get(kLong), true);
+  EXPECT_THAT(behind.Get(kLong), IsOk());
+}
+
+TEST(CallsTest, ACancelledCallThatWaitsNeverRuns) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>(
+      {.concurrency_groups = {{.name = "control",
+                               .methods = {MethodName<&Trainer::Stop>(),
+                                           MethodName<&Trainer::Health>()}}}});
+  auto train = trainer->Call<&Trainer::Train>();
+  auto death = trainer->Call<&Trainer::Die>();
+  EXPECT_THAT(trainer->Call<&Trainer::Health>().Get(kLong), IsOk());
+  Cancel(death);
+  EXPECT_THAT(death.Get(kLong), StatusIs(absl::StatusCode::kCancelled));
+  ASSERT_THAT(trainer->Call<&Trainer::Stop>().Get(kLong), IsOk());
+  EXPECT_EQ(*train.Get(kLong), false);
+  EXPECT_EQ(*trainer->Call<&Trainer::Health>().Get(kLong), "fine");
+}
+
+// --- The rest.
+
+TEST(CallsTest, ATimeoutSaysWhatTheCallWaitsFor) {
+  TestCluster cluster({.node_cpus = {1}});
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>({.name = "t"});
+  auto train = trainer->Call<&Trainer::Train>();
+  ASSERT_THAT(trainer->WaitReady(kLong), IsOk());
+  ASSERT_TRUE(Eventually([&] {
+    const std::string message(
+        train.Get(absl::Milliseconds(1)).status().message());
+    return message.find("was sent to the actor") != std::string::npos &&
+           message.find(cluster.daemon(0).node_id()) != std::string::npos;
+  }));
+  auto waiting = driver.CreateActor<Trainer>({});
+  auto call = waiting->Call<&Trainer::Health>();
+  ASSERT_TRUE(Eventually([&] {
+    const std::string message(
+        call.Get(absl::Milliseconds(1)).status().message());
+    return message.find("waits for CPU 1") != std::string::npos;
+  }));
+  EXPECT_THAT(Kill(*trainer), IsOk());
+  EXPECT_THAT(call.Get(kLong), IsOk());
+}
+
+TEST(CallsTest, ErrorsNameActorMethodAndNode) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>({.name = "t"});
+  EXPECT_THAT(
+      std::string(
+          trainer->CallByName<int>("Nope").Get(kLong).status().message()),
+      AllOf(HasSubstr("Trainer.Nope on 't'"),
+            HasSubstr(cluster.daemon(0).node_id())));
+}
+
+TEST(CallsTest, PendingCallsAreLimitedByTheCreator) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>({.max_pending_calls = 2});
+  auto train = trainer->Call<&Trainer::Train>();
+  auto second = trainer->Call<&Trainer::Pid>();
+  EXPECT_THAT(trainer->Call<&Trainer::Pid>().Get(kLong),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  Cancel(train);
+  EXPECT_THAT(second.Get(kLong), IsOk());
+}
+
+TEST(CallsTest, AnActorEndsItself) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>({.max_restarts = 3});
+  const int64_t pid = *trainer->Call<&Trainer::Pid>().Get(kLong);
+  auto leave = trainer->Call<&Trainer::Leave>();
+  auto behind = trainer->Call<&Trainer::Pid>();
+  EXPECT_THAT(leave.Get(kLong), IsOk());
+  EXPECT_THAT(behind.Get(kLong),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("exited by itself (ExitActor)")));
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
+}
+
+}  // namespace
+}  // namespace miniray
+
+TEST_CLUSTER_MAIN()

@@ -1,0 +1,507 @@
+// ActorConnection against a real ActorServer in this process, over a link that
+// breaks, with a head that the test plays.
+
+#include "runtime/client/actor_connection.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/actor/actor_server.h"
+#include "runtime/actor/current_call.h"
+#include "runtime/api/miniray.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/client/fake_head.h"
+#include "tests/runtime/tcp_proxy.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(40);
+
+// What ran, for the test to see: the actors live in its process.
+struct Log {
+  absl::Mutex mu;
+  std::map<int64_t, std::vector<int64_t>> runs;  // By caller.
+  // Gate of Hold.
+  bool open = true;
+  int holding = 0;
+};
+Log& GetLog() {
+  static Log* const log = new Log;
+  return *log;
+}
+
+class Recorder {
+ public:
+  int64_t Record(int64_t caller, int64_t n) {
+    absl::MutexLock lock(&GetLog().mu);
+    GetLog().runs[caller].push_back(n);
+    return n;
+  }
+  std::string Large(int64_t size) { return std::string(size, 'x'); }
+  // Runs until the gate opens; returns whether it was cancelled meanwhile.
+  bool Hold() {
+    absl::MutexLock lock(&GetLog().mu);
+    ++GetLog().holding;
+    while (!GetLog().open && !CurrentActor::Get()->CallCancelled()) {
+      GetLog().mu.AwaitWithTimeout(absl::Condition(&GetLog().open),
+                                   absl::Milliseconds(5));
+    }
+    --GetLog().holding;
+    return CurrentActor::Get()->CallCancelled();
+  }
+  void Exit() { CurrentActor::Get()->Exit(); }
+};
+MINIRAY_ACTOR(Recorder, Constructor<>, &Recorder::Record, &Recorder::Large,
+              &Recorder::Hold, &Recorder::Exit);
+
+CallRequest Request(const std::string& method, int max_retries = 0) {
+  CallRequest request;
+  request.method = method;
+  request.max_retries = max_retries;
+  return request;
+}
+
+CallRequest Record(int64_t caller, int64_t n, int max_retries = 0) {
+  CallRequest request = Request("Record", max_retries);
+  request.args = {*EncodeValue(caller), *EncodeValue(n)};
+  return request;
+}
+
+absl::StatusOr<int64_t> Number(const std::shared_ptr<CallState>& call) {
+  absl::StatusOr<absl::Cord> result = call->Wait(kLong);
+  if (!result.ok()) return result.status();
+  int64_t value = 0;
+  if (absl::Status status = DecodeValue(*result, &value); !status.ok()) {
+    return status;
+  }
+  return value;
+}
+
+bool AwaitHolding(int count) {
+  absl::MutexLock lock(&GetLog().mu);
+  auto holds = [count] { return GetLog().holding == count; };
+  return GetLog().mu.AwaitWithTimeout(absl::Condition(&holds), kLong);
+}
+
+void SetGate(bool open) {
+  absl::MutexLock lock(&GetLog().mu);
+  GetLog().open = open;
+}
+
+std::vector<int64_t> Runs(int64_t caller) {
+  absl::MutexLock lock(&GetLog().mu);
+  return GetLog().runs[caller];
+}
+
+class ActorConnectionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    {
+      absl::MutexLock lock(&GetLog().mu);
+      GetLog().runs.clear();
+      GetLog().open = true;
+    }
+    server_ = StartProcess(0);
+    proxy_ = std::make_unique<TcpProxy>(server_->address());
+    head_ = std::make_shared<FakeHead>(Info(v1::ACTOR_STATE_ALIVE, 0));
+  }
+
+  void TearDown() override {
+    SetGate(true);
+    for (const auto& connection : connections_) {
+      connection->Close(absl::CancelledError("the test ends"));
+    }
+    proxy_.reset();
+  }
+
+  // A process of the actor, as a worker daemon would start it.
+  std::unique_ptr<ActorServer> StartProcess(int incarnation) {
+    auto server = ActorServer::Start({});
+    EXPECT_THAT(server, IsOk());
+    v1::HostActor host;
+    host.mutable_spec()->set_actor_id("actor-1");
+    host.mutable_spec()->set_class_name(DemangledName(typeid(Recorder)));
+    host.mutable_spec()->set_max_concurrency(max_concurrency_);
+    host.set_incarnation(incarnation);
+    // The last event may come after the test's end.
+    (*server)->AddActor(host, {}, [log = log_](const v1::ActorEvent& event) {
+      absl::MutexLock lock(&log->mu);
+      log->events.push_back(event);
+    });
+    return *std::move(server);
+  }
+
+  v1::ActorInfo Info(v1::ActorState state, int restarts) {
+    v1::ActorInfo info;
+    info.set_actor_id("actor-1");
+    info.set_state(state);
+    info.set_restarts(restarts);
+    info.set_max_restarts(-1);
+    info.set_node_id("node-7");
+    info.set_hostname("host-a");
+    info.set_version(1);
+    if (state == v1::ACTOR_STATE_ALIVE) info.set_address(proxy_->address());
+    if (restarts > 0) info.set_cause("killed by signal 9 (SIGKILL)");
+    return info;
+  }
+
+  std::shared_ptr<ActorConnection> Connect(
+      absl::Duration reconnect_timeout = absl::Seconds(30),
+      int max_pending_calls = 0) {
+    ActorConnection::Options options;
+    options.head_address = "head:1";
+    options.reconnect_timeout = reconnect_timeout;
+    options.channels = &channels_;
+    options.lookup = head_->lookup();
+    ActorIdentity actor;
+    actor.actor_id = "actor-1";
+    actor.class_name = "Recorder";
+    actor.max_pending_calls = max_pending_calls;
+    connections_.push_back(
+        std::make_shared<ActorConnection>(actor, std::move(options)));
+    return connections_.back();
+  }
+
+  std::vector<v1::ActorEvent> Events() {
+    absl::MutexLock lock(&log_->mu);
+    return log_->events;
+  }
+
+  int max_concurrency_ = 1;
+  ChannelPool channels_;
+  std::unique_ptr<ActorServer> server_;
+  std::unique_ptr<TcpProxy> proxy_;
+  std::shared_ptr<FakeHead> head_;
+  std::vector<std::shared_ptr<ActorConnection>> connections_;
+  struct EventLog {
+    absl::Mutex mu;
+    std::vector<v1::ActorEvent> events ABSL_GUARDED_BY(mu);
+  };
+  const std::shared_ptr<EventLog> log_ = std::make_shared<EventLog>();
+};
+
+// --- Cut links.
+
+TEST_F(ActorConnectionTest, NoCallIsLostOrRunsTwiceOverALinkThatBreaksOften) {
+  constexpr int kCallers = 4, kCalls = 3000, kAtOnce = 300;
+  proxy_->CutAfter(2000, 60000);
+  std::vector<std::shared_ptr<ActorConnection>> connections;
+  for (int i = 0; i < kCallers; ++i) connections.push_back(Connect());
+  std::atomic<bool> done = false;
+  std::thread cutter([&] {
+    while (!done) {
+      absl::SleepFor(absl::Milliseconds(11));
+      proxy_->Cut();
+    }
+  });
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int64_t n = 0; n < kCalls;) {
+        std::vector<std::shared_ptr<CallState>> calls;
+        for (int i = 0; i < kAtOnce; ++i) {
+          calls.push_back(connections[caller]->Call(Record(caller, n + i)));
+        }
+        for (const auto& call : calls) {
+          const absl::StatusOr<int64_t> result = Number(call);
+          ASSERT_THAT(result, IsOk());
+          ASSERT_EQ(*result, n);
+          ++n;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : callers) thread.join();
+  done = true;
+  cutter.join();
+  std::vector<int64_t> expected;
+  for (int64_t n = 0; n < kCalls; ++n) expected.push_back(n);
+  for (int caller = 0; caller < kCallers; ++caller) {
+    EXPECT_EQ(Runs(caller), expected) << "caller " << caller;
+  }
+  EXPECT_GT(proxy_->connections(), 20);
+}
+
+TEST_F(ActorConnectionTest, LargeRepliesComeThroughALinkThatBreaks) {
+  auto connection = Connect();
+  ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+  proxy_->CutAfter(1'000'000, 6'000'000);
+  proxy_->Cut();
+  std::vector<std::shared_ptr<CallState>> calls;
+  for (int i = 0; i < 30; ++i) {
+    CallRequest request = Request("Large");
+    request.args = {*EncodeValue(int64_t{300'000} + i)};
+    calls.push_back(connection->Call(std::move(request)));
+  }
+  for (int i = 0; i < 30; ++i) {
+    absl::StatusOr<absl::Cord> result = calls[i]->Wait(kLong);
+    ASSERT_THAT(result, IsOk());
+    std::string text;
+    ASSERT_THAT(DecodeValue(*result, &text), IsOk());
+    EXPECT_EQ(text.size(), 300'000u + i);
+  }
+  EXPECT_GT(proxy_->connections(), 2);
+}
+
+TEST_F(ActorConnectionTest, ACallThatRunsWhenTheLinkBreaksIsAnsweredLater) {
+  auto connection = Connect();
+  SetGate(false);
+  auto call = connection->Call(Request("Hold"));
+  ASSERT_TRUE(AwaitHolding(1));
+  proxy_->Cut();
+  SetGate(true);
+  EXPECT_THAT(call->Wait(kLong), IsOk());
+  EXPECT_GT(proxy_->connections(), 1);
+}
+
+TEST_F(ActorConnectionTest, AnActorOutOfReachFailsCallsAfterATime) {
+  auto connection = Connect(absl::Milliseconds(600));
+  ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  const absl::Time start = absl::Now();
+  auto call = connection->Call(Record(1, 2));
+  const absl::Status early = call->Wait(absl::Milliseconds(200)).status();
+  EXPECT_THAT(early, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                              AllOf(HasSubstr("has not been reachable for"),
+                                    HasSubstr("the call goes on"))));
+  const absl::Status status = call->Wait(kLong).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr(proxy_->address()),
+                                     HasSubstr("node-7 on host-a"),
+                                     HasSubstr("600ms"))));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+  // And it is found again.
+  proxy_->Refuse(false);
+  EXPECT_THAT(Number(connection->Call(Record(1, 3))), IsOk());
+}
+
+TEST_F(ActorConnectionTest, CallsWaitForAHeadThatDoesNotAnswer) {
+  head_->SetDown(true);
+  auto connection = Connect(absl::Seconds(30));
+  auto call = connection->Call(Record(1, 1));
+  EXPECT_THAT(call->Wait(absl::Milliseconds(300)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("the head at head:1")));
+  head_->SetDown(false);
+  EXPECT_THAT(Number(call), IsOk());
+  EXPECT_GT(head_->lookups(), 1);
+
+  head_->SetDown(true);
+  auto other = Connect(absl::Milliseconds(300));
+  EXPECT_THAT(other->Call(Record(1, 1))->Wait(kLong),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("head:1"), HasSubstr("300ms"))));
+}
+
+TEST_F(ActorConnectionTest, ALinkThatBreaksWhileTheHeadIsDownIsMadeAgain) {
+  auto connection = Connect();
+  ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+  head_->SetDown(true);
+  proxy_->Cut();
+  EXPECT_THAT(Number(connection->Call(Record(1, 2))), IsOk());
+}
+
+// --- The actor's process dies.
+
+TEST_F(ActorConnectionTest, CallsThatWereSentFailOrAreSentAgain) {
+  auto connection = Connect();
+  SetGate(false);
+  auto running = connection->Call(Request("Hold"));
+  auto patient_running = connection->Call(Request("Hold", 1));
+  auto first = connection->Call(Record(1, 1, 2));
+  auto lost = connection->Call(Record(1, 2));
+  ASSERT_TRUE(AwaitHolding(1));
+  head_->Set(Info(v1::ACTOR_STATE_RESTARTING, 1));
+  // The old one lives on behind the cut, as one that was given up may.
+  std::unique_ptr<ActorServer> next = StartProcess(1);
+  proxy_->SetTarget(next->address());
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  const absl::Status status = running->Wait(kLong).status();
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("SIGKILL")));
+  EXPECT_THAT(lost->Wait(kLong), StatusIs(absl::StatusCode::kUnavailable));
+  // Made while it restarts: waits only where the caller said so.
+  auto patient = connection->Call(Record(1, 3, -1));
+  EXPECT_THAT(connection->Call(Record(1, 4))->Wait(kLong),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("being restarted (restart 1)")));
+  EXPECT_FALSE(first->done());
+  proxy_->Refuse(false);
+  SetGate(true);
+  head_->Set(Info(v1::ACTOR_STATE_ALIVE, 1));
+  EXPECT_THAT(patient_running->Wait(kLong), IsOk());
+  EXPECT_THAT(Number(first), IsOk());
+  EXPECT_THAT(Number(patient), IsOk());
+  // In their order; those of the old process that ran after the gate opened
+  // are there as well.
+  std::vector<int64_t> runs = Runs(1);
+  auto one = std::find(runs.begin(), runs.end(), 1);
+  auto three = std::find(runs.begin(), runs.end(), 3);
+  EXPECT_LT(one - runs.begin(), three - runs.begin());
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), 4), 0);
+}
+
+TEST_F(ActorConnectionTest, RetriesEnd) {
+  auto connection = Connect();
+  SetGate(false);
+  auto call = connection->Call(Request("Hold", 1));
+  std::vector<std::unique_ptr<ActorServer>> servers;
+  for (int restart = 1; restart <= 2; ++restart) {
+    ASSERT_TRUE(AwaitHolding(restart));
+    EXPECT_FALSE(call->done());
+    servers.push_back(StartProcess(restart));
+    proxy_->SetTarget(servers.back()->address());
+    head_->Set(Info(v1::ACTOR_STATE_ALIVE, restart));
+    proxy_->Cut();
+  }
+  EXPECT_THAT(call->Wait(kLong),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("SIGKILL")));
+}
+
+TEST_F(ActorConnectionTest, AnActorThatForgotTheSessionFailsOnlyWhatWasSent) {
+  auto connection = Connect();
+  SetGate(false);
+  auto sent = connection->Call(Request("Hold"));
+  auto again = connection->Call(Request("Hold", 1));
+  ASSERT_TRUE(AwaitHolding(1));
+  // The same process by name, with nothing of the session.
+  std::unique_ptr<ActorServer> other = StartProcess(0);
+  proxy_->SetTarget(other->address());
+  proxy_->Cut();
+  EXPECT_THAT(sent->Wait(kLong),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("forgotten")));
+  EXPECT_FALSE(again->done());
+  SetGate(true);
+  EXPECT_THAT(again->Wait(kLong), IsOk());
+  EXPECT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+}
+
+TEST_F(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {
+  auto connection = Connect();
+  SetGate(false);
+  auto sent = connection->Call(Request("Hold", -1));
+  ASSERT_TRUE(AwaitHolding(1));
+  v1::ActorInfo dead = Info(v1::ACTOR_STATE_DEAD, 0);
+  dead.set_cause("its node was lost");
+  head_->Set(dead);
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  EXPECT_THAT(sent->Wait(kLong), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("its node was lost")));
+  EXPECT_TRUE(connection->dead());
+  EXPECT_THAT(connection->Call(Record(1, 1))->Wait(kLong),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// --- Cancelling, limits, the end.
+
+TEST_F(ActorConnectionTest, CancelledCallsDoNotRunOrSeeIt) {
+  auto connection = Connect();
+  SetGate(false);
+  auto running = connection->Call(Request("Hold"));
+  auto queued = connection->Call(Record(1, 1));
+  auto behind = connection->Call(Record(1, 2));
+  ASSERT_TRUE(AwaitHolding(1));
+  queued->Cancel();
+  EXPECT_THAT(queued->Wait(kLong), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_FALSE(running->done());
+  running->Cancel();
+  absl::StatusOr<absl::Cord> result = running->Wait(kLong);
+  ASSERT_THAT(result, IsOk());
+  bool saw_it = false;
+  ASSERT_THAT(DecodeValue(*result, &saw_it), IsOk());
+  EXPECT_TRUE(saw_it);
+  EXPECT_THAT(Number(behind), IsOk());
+  behind->Cancel();  // It is done: nothing happens.
+  EXPECT_THAT(Runs(1), testing::ElementsAre(2));
+}
+
+TEST_F(ActorConnectionTest, ACallIsCancelledBeforeItIsSentAndOverABrokenLink) {
+  head_->SetDown(true);
+  auto connection = Connect();
+  auto unsent = connection->Call(Record(1, 1));
+  unsent->Cancel();
+  EXPECT_THAT(unsent->Wait(kLong), StatusIs(absl::StatusCode::kCancelled));
+  head_->SetDown(false);
+  SetGate(false);
+  auto running = connection->Call(Request("Hold"));
+  ASSERT_TRUE(AwaitHolding(1));
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  running->Cancel();
+  proxy_->Refuse(false);
+  EXPECT_THAT(running->Wait(kLong), IsOk());
+  EXPECT_THAT(Runs(1), testing::IsEmpty());
+}
+
+TEST_F(ActorConnectionTest, PendingCallsAreLimited) {
+  auto connection = Connect(absl::Seconds(30), 3);
+  SetGate(false);
+  auto first = connection->Call(Request("Hold"));
+  auto second = connection->Call(Record(1, 1));
+  auto third = connection->Call(Record(1, 2));
+  EXPECT_THAT(connection->Call(Record(1, 3))->Wait(kLong),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("3 calls to this actor have no reply yet")));
+  SetGate(true);
+  EXPECT_THAT(Number(third), IsOk());
+  EXPECT_THAT(Number(connection->Call(Record(1, 4))), IsOk());
+}
+
+TEST_F(ActorConnectionTest, ExitAnswersItsCallAndFailsTheOthers) {
+  auto connection = Connect();
+  SetGate(false);
+  auto hold = connection->Call(Request("Hold"));
+  auto exit = connection->Call(Request("Exit"));
+  auto queued = connection->Call(Record(1, 1));
+  ASSERT_TRUE(AwaitHolding(1));
+  SetGate(true);
+  EXPECT_THAT(hold->Wait(kLong), IsOk());
+  EXPECT_THAT(exit->Wait(kLong), IsOk());
+  EXPECT_THAT(queued->Wait(kLong), StatusIs(absl::StatusCode::kUnavailable,
+                                            HasSubstr("exited by itself")));
+  const absl::Time deadline = absl::Now() + kLong;
+  while (Events().size() < 2 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  ASSERT_THAT(Events(), testing::SizeIs(2));
+  EXPECT_TRUE(Events()[0].has_ready());
+  EXPECT_EQ(Events()[0].ready().address(), server_->address());
+  EXPECT_TRUE(Events()[1].has_ending());
+  EXPECT_FALSE(Events()[1].ending().has_status());
+  EXPECT_EQ(Events()[1].actor_id(), "actor-1");
+}
+
+TEST_F(ActorConnectionTest, ARemovedActorFailsWhatWaitsAndEndsWhenItIsQuiet) {
+  auto connection = Connect();
+  SetGate(false);
+  auto hold = connection->Call(Request("Hold"));
+  auto queued = connection->Call(Record(1, 1));
+  ASSERT_TRUE(AwaitHolding(1));
+  server_->RemoveActor("actor-1", 5, "not this one");
+  server_->RemoveActor("actor-1", 0, "killed by request");
+  EXPECT_THAT(queued->Wait(kLong), StatusIs(absl::StatusCode::kUnavailable,
+                                            HasSubstr("killed by request")));
+  SetGate(true);
+  EXPECT_THAT(hold->Wait(kLong), IsOk());
+}
+
+}  // namespace
+}  // namespace internal
+}  // namespace miniray

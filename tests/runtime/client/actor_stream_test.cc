@@ -1,0 +1,78 @@
+// gRPC aborts the process if its last channel dies inside one of its callbacks.
+// This test has no channels but those of its streams.
+
+#include "runtime/client/actor_stream.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "grpcpp/create_channel.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+// Counts the streams that are not over.
+class StreamCounter : public ActorStreamUser {
+ public:
+  void OnWritable(ActorStream*) override {}
+  void OnFrame(ActorStream*, const absl::Cord&) override {}
+  void OnStreamEnded(ActorStream*, const absl::Status& status) override {
+    if (status.ok()) ++ok;
+    --open;
+  }
+  std::atomic<int> open = 0;
+  std::atomic<int> ok = 0;
+};
+
+TEST(ActorStreamTest, TheLastChannelDiesInPeace) {
+  // Each takes a second: so long gRPC takes to end its threads.
+  constexpr int kRounds = 10, kStreams = 8;
+  // Takes connections and says nothing, as a stopped process does.
+  const ScopedFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), generic, size), 0);
+  ASSERT_EQ(listen(listener.get(), 1024), 0);
+  ASSERT_EQ(getsockname(listener.get(), generic, &size), 0);
+  const std::string target =
+      absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+
+  auto user = std::make_shared<StreamCounter>();
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < kStreams; ++i) {
+      grpc::ChannelArguments args;
+      args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+      args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20 + (round + i) % 20);
+      ++user->open;
+      ActorStream::Start(user,
+                         grpc::CreateCustomChannel(
+                             target, grpc::InsecureChannelCredentials(), args),
+                         "", {})
+          ->Write(absl::Cord("frame"));
+    }
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (user->open > 0 && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ASSERT_EQ(user->open, 0);
+  }
+  EXPECT_EQ(user->ok, 0);
+}
+
+}  // namespace
+}  // namespace internal
+}  // namespace miniray
