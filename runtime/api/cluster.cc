@@ -237,7 +237,14 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
   internal::Client::Options client;
   client.head_address = options.address;
   client.token = options.token;
-  client.job_id = options.job_id;
+  // The cluster runs this driver: it knows the job by this id alone. An
+  // embedded cluster of its own knows nothing of it.
+  const std::string submitted = Variable("MINIRAY_JOB_ID");
+  client.job_id = submitted.empty() || state->embedded != nullptr
+                      ? options.job_id
+                      : submitted;
+  client.log_to_driver =
+      options.log_to_driver && Variable("MINIRAY_LOG_TO_DRIVER") != "0";
   client.connect_timeout = options.connect_timeout;
   client.reconnect_timeout = options.reconnect_timeout;
   MR_ASSIGN_OR_RETURN(state->client, internal::Client::Connect(client));

@@ -43,7 +43,11 @@ struct ClusterOptions {
   std::string tls_dir;
   // Names the job that this driver opens; empty: one is made up. ALREADY_EXISTS
   // if a running job has it.
+  // Submitted jobs: always that of the job ($MINIRAY_JOB_ID).
   std::string job_id;
+  // What the job's actors print appears on this driver's stderr, each line
+  // behind "(CLASS pid=N node=HOST) ". Off also by $MINIRAY_LOG_TO_DRIVER=0.
+  bool log_to_driver = true;
   absl::Duration connect_timeout = absl::Seconds(10);
   // How long an actor that the head holds for alive, or the head, may be out of
   // reach before calls that wait for it fail.

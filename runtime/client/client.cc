@@ -24,6 +24,7 @@
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/client/actor_connection.h"
+#include "runtime/client/driver_session.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/grpc_status.h"
@@ -44,130 +45,6 @@ constexpr int64_t kChunkBytes = 1 << 20;
 constexpr size_t kManyConnections = 256;
 // Constructor arguments pass through the head and the daemon.
 constexpr size_t kMaxSpecBytes = 3 << 20;
-
-// A driver's session with the head, redialled when it breaks.
-class DriverSession {
- public:
-  DriverSession(v1::Head::Stub* stub, std::string token,
-                v1::RegisterDriver registration)
-      : stub_(stub),
-        token_(std::move(token)),
-        registration_(std::move(registration)) {}
-
-  ~DriverSession() { End(); }
-
-  // Blocks until the head has accepted the driver.
-  absl::Status Begin(absl::Duration timeout) {
-    thread_ = std::thread([this] { Loop(); });
-    absl::MutexLock lock(&mu_);
-    auto settled = [this] {
-      mu_.AssertHeld();
-      return registered_ || fatal_;
-    };
-    if (mu_.AwaitWithTimeout(absl::Condition(&settled), timeout) &&
-        registered_) {
-      return absl::OkStatus();
-    }
-    return error_.ok() ? absl::UnavailableError("no answer") : error_;
-  }
-
-  void End() {
-    {
-      absl::MutexLock lock(&mu_);
-      if (ending_) return;
-      ending_ = true;
-      if (stream_ != nullptr) {
-        v1::DriverMessage leaving;
-        leaving.mutable_leaving();
-        if (stream_->Write(leaving)) {
-          stream_->WritesDone();
-          auto ended = [this] {
-            mu_.AssertHeld();
-            return stream_ == nullptr;
-          };
-          // The head ends the stream once it has taken the goodbye.
-          mu_.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(2));
-        }
-      }
-      if (context_ != nullptr) context_->TryCancel();
-    }
-    wake_.Notify();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  using Stream = grpc::ClientReaderWriter<v1::DriverMessage, v1::DriverEvent>;
-
-  void Loop() {
-    absl::Duration backoff = absl::Milliseconds(100);
-    while (true) {
-      const absl::Status status = RunStream(&backoff);
-      {
-        absl::MutexLock lock(&mu_);
-        if (ending_) return;
-        error_ = status;
-        if (!registered_ &&
-            (status.code() == absl::StatusCode::kUnauthenticated ||
-             status.code() == absl::StatusCode::kAlreadyExists)) {
-          fatal_ = true;
-          return;
-        }
-      }
-      if (wake_.WaitForNotificationWithTimeout(backoff)) return;
-      backoff = std::min(backoff * 2, absl::Duration(absl::Seconds(1)));
-    }
-  }
-
-  absl::Status RunStream(absl::Duration* backoff) {
-    grpc::ClientContext context;
-    AddToken(&context, token_);
-    std::unique_ptr<Stream> stream;
-    {
-      absl::MutexLock lock(&mu_);
-      if (ending_) return absl::CancelledError("ending");
-      context_ = &context;
-    }
-    // May take as long as a connection takes; End cancels the context.
-    stream = stub_->AttachDriver(&context);
-    v1::DriverMessage hello;
-    *hello.mutable_register_driver() = registration_;
-    const bool written = stream->Write(hello);
-    {
-      absl::MutexLock lock(&mu_);
-      if (written && !ending_) stream_ = stream.get();
-    }
-    v1::DriverEvent event;
-    while (stream->Read(&event)) {
-      if (!event.has_registered()) continue;
-      absl::MutexLock lock(&mu_);
-      registered_ = true;
-      *backoff = absl::Milliseconds(100);
-    }
-    // Nobody writes from here on.
-    {
-      absl::MutexLock lock(&mu_);
-      stream_ = nullptr;
-      context_ = nullptr;
-    }
-    const grpc::Status status = stream->Finish();
-    if (status.ok())
-      return absl::UnavailableError("the head closed the stream");
-    return FromGrpcStatus(status);
-  }
-
-  v1::Head::Stub* const stub_;
-  const std::string token_;
-  const v1::RegisterDriver registration_;
-  absl::Notification wake_;
-  absl::Mutex mu_;
-  bool registered_ ABSL_GUARDED_BY(mu_) = false;
-  bool fatal_ ABSL_GUARDED_BY(mu_) = false;
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status error_ ABSL_GUARDED_BY(mu_);
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;
-  Stream* stream_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::thread thread_;
-};
 
 class ClientImpl : public Client {
  public:
@@ -193,11 +70,13 @@ class ClientImpl : public Client {
     registration.set_program(Program());
     registration.set_hostname(Hostname());
     registration.set_pid(getpid());
+    registration.set_wants_output(options_.log_to_driver);
     session_ = std::make_unique<DriverSession>(stub_.get(), options_.token,
                                                registration);
     absl::Status status = session_->Begin(options_.connect_timeout);
     if (status.ok() || status.code() == absl::StatusCode::kUnauthenticated ||
-        status.code() == absl::StatusCode::kAlreadyExists) {
+        status.code() == absl::StatusCode::kAlreadyExists ||
+        status.code() == absl::StatusCode::kFailedPrecondition) {
       return status;
     }
     return absl::UnavailableError(absl::StrCat(

@@ -31,7 +31,8 @@ class Client {
     // session ends, the head stops the job's actors. An actor's client works
     // for the job that the actor belongs to.
     bool is_driver = true;
-    std::string job_id;  // Drivers: empty, it is made up.
+    std::string job_id;         // Drivers: empty, it is made up.
+    bool log_to_driver = true;  // Drivers: see ClusterOptions.
     absl::Duration connect_timeout = absl::Seconds(10);
     // How long an actor or the head may be out of reach before calls fail.
     absl::Duration reconnect_timeout = absl::Seconds(60);

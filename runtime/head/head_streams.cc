@@ -134,9 +134,15 @@ class DriverStream
       if (!status.ok()) return link_->out.End(ToGrpcStatus(status));
       job_id_ = message_.register_driver().job_id();
     } else if (message_.has_leaving() && !job_id_.empty()) {
-      state_->DriverLeft(job_id_, link_.get());
+      // Nothing more is read: its end, or OnCancel, ends the stream.
+      left_ = true;
+      return state_->DriverLeft(job_id_, link_.get());
     }
     StartRead(&message_);
+  }
+
+  void OnCancel() override {
+    if (left_) link_->out.End(grpc::Status::CANCELLED);
   }
 
   void OnWriteDone(bool ok) override { link_->out.Written(ok); }
@@ -147,6 +153,7 @@ class DriverStream
   const std::shared_ptr<Link> link_;
   v1::DriverMessage message_;
   std::string job_id_;
+  std::atomic<bool> left_ = false;
 };
 
 class PackageUpload : public grpc::ServerReadReactor<v1::PackageChunk> {
