@@ -97,6 +97,7 @@ void ClusterState::LetDriverLeave(Job* job) {
 
 void ClusterState::EndDriverLink(Job* job) {
   job->leaving_end = absl::InfiniteFuture();
+  job->wants_output = false;
   if (std::shared_ptr<DriverLink> link = std::exchange(job->link, {})) {
     absl::Status status;
     if (job->info.state() == v1::JOB_STATE_STOPPED) status = WasStopped(*job);

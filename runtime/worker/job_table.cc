@@ -233,10 +233,9 @@ absl::Status JobTable::StartProcess(const v1::JobSpec& spec) {
   command.env["MINIRAY_TLS_DIR"] = TlsDir();
   command.env["MINIRAY_JOB_ID"] = id;
   command.env["PWD"] = command.working_dir;
-  const std::string log_file = LogPath(id);
   // Who waits for the job reads its log; nothing goes to a driver.
   MR_ASSIGN_OR_RETURN(command.output,
-                      parts_.capture->Open(log_file, v1::ProcessOutput()));
+                      parts_.capture->Open(LogPath(id), v1::ProcessOutput()));
   command.on_exit = [this, id](int wait_status) { OnExit(id, wait_status); };
   if (const std::string reason = StopReason(id); !reason.empty()) {
     return absl::CancelledError(reason);
@@ -244,14 +243,7 @@ absl::Status JobTable::StartProcess(const v1::JobSpec& spec) {
   MR_RETURN_IF_ERROR(parts_.supervisor->Start(command));
   {
     absl::MutexLock lock(&mu_);
-    if (jobs_.contains(id)) {
-      v1::NodeMessage message;
-      v1::JobStarted* started = message.mutable_job_started();
-      started->set_job_id(id);
-      started->set_pid(parts_.supervisor->PidOf(command.key));
-      started->set_log_file(ToUtf8(log_file));
-      parts_.link->Send(std::move(message));
-    }
+    TellStarted(id);
   }
   // A stop that came while it started found no process.
   if (!StopReason(id).empty()) {
@@ -270,7 +262,21 @@ void JobTable::OnExit(const std::string& job_id, int wait_status) {
   const int exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                                  : WEXITSTATUS(wait_status);
   absl::MutexLock lock(&mu_);
+  TellStarted(job_id);
   TellEnd(job_id, exit_code, exit_code == 0 ? "" : DescribeExit(wait_status));
+}
+
+void JobTable::TellStarted(const std::string& job_id) {
+  const auto job = jobs_.find(job_id);
+  if (job == jobs_.end() || std::exchange(job->second.told_started, true)) {
+    return;
+  }
+  v1::NodeMessage message;
+  v1::JobStarted* started = message.mutable_job_started();
+  started->set_job_id(job_id);
+  started->set_pid(parts_.supervisor->PidOf(Key(job_id)));
+  started->set_log_file(ToUtf8(LogPath(job_id)));
+  parts_.link->Send(std::move(message));
 }
 
 void JobTable::TellEnd(const std::string& job_id, int exit_code,

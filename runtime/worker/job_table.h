@@ -61,6 +61,7 @@ class JobTable {
 
  private:
   struct Hosted {
+    bool told_started = false;
     std::string stop_reason;  // Set once it was ordered to stop.
   };
 
@@ -72,6 +73,9 @@ class JobTable {
   std::string StopReason(const std::string& job_id);
   std::string FolderOf(const std::string& job_id) const;
   void OnExit(const std::string& job_id, int wait_status);
+  // Before its end is told, once.
+  void TellStarted(const std::string& job_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellEnd(const std::string& job_id, int exit_code,
                const std::string& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

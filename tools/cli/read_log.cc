@@ -32,7 +32,7 @@ bool WriteOut(absl::string_view bytes) {
 
 }  // namespace
 
-absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest request,
+absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
                       Cancellation* cancellation) {
   absl::Time give_up = absl::Now() + kLogPatience;
   bool connected = false;
@@ -43,14 +43,14 @@ absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest request,
     bool broken_pipe = false;
     {
       const Cancellation::Scope scope(cancellation, &context);
-      const auto reader = head->stub()->ReadLog(&context, request);
+      const auto reader = head->stub()->ReadLog(&context, *request);
       v1::LogChunk chunk;
       while (!broken_pipe && reader->Read(&chunk)) {
         connected = true;
         give_up = absl::Now() + kLogPatience;
         broken_pipe = !WriteOut(chunk.data());
-        request.set_skip_bytes(request.skip_bytes() +
-                               static_cast<int64_t>(chunk.data().size()));
+        request->set_skip_bytes(request->skip_bytes() +
+                                static_cast<int64_t>(chunk.data().size()));
       }
       if (broken_pipe) context.TryCancel();
       status = head->Explain(reader->Finish());
@@ -59,7 +59,7 @@ absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest request,
     if (broken_pipe) return absl::AbortedError("nobody reads the output");
     // What has begun may go on; the last lines cannot be found again.
     if (!absl::IsUnavailable(status) || !connected ||
-        request.tail_lines() > 0 || absl::Now() > give_up ||
+        request->tail_lines() > 0 || absl::Now() > give_up ||
         absl::StartsWith(status.message(), kLogGone)) {
       return status;
     }
@@ -89,9 +89,8 @@ int RunLogs(const CommandLine& line, v1::ReadLogRequest request) {
   const auto interruption = RunInterruptibly(
       TimeLimit(line, request.follow() ? absl::InfiniteDuration()
                                        : absl::Minutes(10)),
-      &cancellation, [&] {
-        status = PrintLog(head->get(), std::move(request), &cancellation);
-      });
+      &cancellation,
+      [&] { status = PrintLog(head->get(), &request, &cancellation); });
   if (!interruption.ok()) return Fail(interruption.status());
   if (interruption->exit_code == 124) {
     return Fail(absl::DeadlineExceededError(

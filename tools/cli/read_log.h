@@ -13,9 +13,9 @@ namespace miniray::cli {
 
 // Writes what the head sends to stdout until its end. A connection that breaks
 // is made again and reading goes on where it was, for kLogPatience without
-// progress. Errors: those of ReadLog; CANCELLED; ABORTED, nobody reads stdout
-// any more.
-absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest request,
+// progress; `request` counts what was written (skip_bytes). Errors: those of
+// ReadLog; CANCELLED; ABORTED, nobody reads stdout any more.
+absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
                       Cancellation* cancellation);
 
 inline constexpr absl::Duration kLogPatience = absl::Seconds(60);

@@ -157,15 +157,7 @@ class Follower {
     }));
     // One that never ran has no log.
     if (!job_.node_id().empty() && job_.start_unix_ms() != 0) {
-      v1::ReadLogRequest request;
-      request.set_job_id(job_id_);
-      request.set_follow(true);
-      const absl::Status status = PrintLog(head_, request, cancellation_);
-      if (absl::IsCancelled(status) || absl::IsAborted(status)) return status;
-      if (!status.ok()) {
-        std::cerr << "miniray: its output is missing: " << status.message()
-                  << std::endl;
-      }
+      MR_RETURN_IF_ERROR(PrintOutput());
     }
     return Await(&Ended);
   }
@@ -173,6 +165,30 @@ class Follower {
   const v1::JobInfo& job() const { return job_; }
 
  private:
+  // As long as the job runs its node may be cut off, and come back.
+  absl::Status PrintOutput() {
+    v1::ReadLogRequest request;
+    request.set_job_id(job_id_);
+    request.set_follow(true);
+    while (true) {
+      const absl::Status status = PrintLog(head_, &request, cancellation_);
+      if (status.ok() || absl::IsCancelled(status) || absl::IsAborted(status)) {
+        return status;
+      }
+      const bool ended = Ended(job_);
+      if (ended || !absl::IsUnavailable(status)) {
+        std::cerr << "miniray: some of its output is missing: "
+                  << status.message() << std::endl;
+        return absl::OkStatus();
+      }
+      if (cancellation_->Sleep(kRetryPeriod)) {
+        return absl::CancelledError("stopped");
+      }
+      job_.clear_version();  // At once.
+      MR_RETURN_IF_ERROR(Await([](const v1::JobInfo&) { return true; }));
+    }
+  }
+
   absl::Status Await(bool (*reached)(const v1::JobInfo&)) {
     absl::Time give_up = absl::Now() + kPatience;
     while (true) {

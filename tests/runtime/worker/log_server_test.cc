@@ -1,0 +1,204 @@
+#include "runtime/worker/log_server.h"
+
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/runtime/base/temp_folder.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LogServerTest : public ::testing::Test {
+ protected:
+  static v1::ReadNodeLog Request(uint64_t id, bool follow = false) {
+    v1::ReadNodeLog request;
+    request.set_request_id(id);
+    request.set_actor_id("a");
+    request.set_follow(follow);
+    request.set_window_bytes(1 << 20);
+    return request;
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::app) << text;
+  }
+
+  // Waits until the reader has this text.
+  bool Gets(uint64_t id, const std::string& text) {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return text_[id] == text;
+    };
+    return mu_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(20));
+  }
+  bool Ends(uint64_t id) {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return ends_.contains(id);
+    };
+    return mu_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(20));
+  }
+  std::string Text(uint64_t id) {
+    absl::MutexLock lock(&mu_);
+    return text_[id];
+  }
+  std::string ErrorOf(uint64_t id) {
+    absl::MutexLock lock(&mu_);
+    return ends_[id];
+  }
+
+  TempFolder folder_;
+  std::vector<std::string> paths_ = {folder_ / "log"};
+  std::atomic<bool> lives_ = false;
+  std::atomic<bool> room_ = true;
+
+  absl::Mutex mu_;
+  std::map<uint64_t, std::string> text_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, std::string> ends_ ABSL_GUARDED_BY(mu_);  // Errors.
+
+  LogServer server_{
+      {.find = [this](const v1::ReadNodeLog& request)
+           -> absl::StatusOr<LogServer::Log> {
+         if (request.actor_id() != "a") {
+           return absl::NotFoundError("no such actor");
+         }
+         return LogServer::Log{paths_, [this] { return lives_.load(); }};
+       },
+       .send =
+           [this](v1::LogChunk chunk) {
+             absl::MutexLock lock(&mu_);
+             if (!room_ && !chunk.last()) return false;
+             text_[chunk.request_id()] += chunk.data();
+             if (chunk.last()) ends_[chunk.request_id()] = chunk.error();
+             return true;
+           }}};
+};
+
+TEST_F(LogServerTest, SendsWhatThereIs) {
+  Write("log", "one\ntwo\nthree");
+  server_.Read(Request(1));
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "one\ntwo\nthree");
+  EXPECT_EQ(ErrorOf(1), "");
+  // It lives, but nobody asked to follow.
+  lives_ = true;
+  server_.Read(Request(2));
+  ASSERT_TRUE(Ends(2));
+  EXPECT_EQ(Text(2), "one\ntwo\nthree");
+}
+
+TEST_F(LogServerTest, TheLastLines) {
+  Write("log", "one\ntwo\nthree\n");
+  Write("older", "zero\n");
+  paths_ = {folder_ / "older", folder_ / "log"};
+  v1::ReadNodeLog request = Request(1);
+  request.set_tail_lines(2);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "two\nthree\n");
+}
+
+TEST_F(LogServerTest, OfSeveralProcessesInOrder) {
+  Write("first", "1\n");
+  Write("log", "2\n");
+  paths_ = {folder_ / "first", folder_ / "log"};
+  v1::ReadNodeLog request = Request(1);
+  request.set_skip_bytes(1);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "\n2\n");
+  request = Request(2);
+  request.set_skip_bytes(3);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(2));
+  EXPECT_EQ(Text(2), "\n");
+}
+
+TEST_F(LogServerTest, FollowsUntilTheProcessHasEnded) {
+  lives_ = true;
+  Write("log", "one\n");
+  server_.Read(Request(1, true));
+  ASSERT_TRUE(Gets(1, "one\n"));
+  Write("log", "two\n");
+  ASSERT_TRUE(Gets(1, "one\ntwo\n"));
+  Write("log", "last");
+  lives_ = false;
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "one\ntwo\nlast");
+}
+
+TEST_F(LogServerTest, SendsNoMoreThanWasGranted) {
+  Write("log", std::string(1000, 'x'));
+  v1::ReadNodeLog request = Request(1);
+  request.set_window_bytes(300);
+  server_.Read(request);
+  ASSERT_TRUE(Gets(1, std::string(300, 'x')));
+  // Another reader is not held up.
+  server_.Read(Request(2));
+  ASSERT_TRUE(Ends(2));
+  EXPECT_EQ(Text(2).size(), 1000);
+  EXPECT_EQ(Text(1).size(), 300);
+  v1::GrantNodeLog grant;
+  grant.set_request_id(1);
+  grant.set_bytes(700);
+  server_.Grant(grant);
+  ASSERT_TRUE(Gets(1, std::string(1000, 'x')));
+  grant.set_bytes(1);
+  server_.Grant(grant);
+  ASSERT_TRUE(Ends(1));
+}
+
+TEST_F(LogServerTest, WaitsForRoomOnTheWayToTheHead) {
+  Write("log", "text");
+  room_ = false;
+  server_.Read(Request(1));
+  server_.Read(Request(2));
+  room_ = true;
+  ASSERT_TRUE(Ends(1));
+  ASSERT_TRUE(Ends(2));
+  EXPECT_EQ(Text(1), "text");
+}
+
+TEST_F(LogServerTest, ErrorsAreTold) {
+  v1::ReadNodeLog request = Request(1);
+  request.set_actor_id("b");
+  server_.Read(request);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(ErrorOf(1), "no such actor");
+  server_.Read(Request(2));  // No file.
+  ASSERT_TRUE(Ends(2));
+  EXPECT_THAT(ErrorOf(2), HasSubstr("log"));
+}
+
+TEST_F(LogServerTest, WhoLeavesGetsNothingMore) {
+  lives_ = true;
+  Write("log", "one\n");
+  server_.Read(Request(1, true));
+  server_.Read(Request(2, true));
+  ASSERT_TRUE(Gets(1, "one\n"));
+  ASSERT_TRUE(Gets(2, "one\n"));
+  server_.End(1);
+  Write("log", "two\n");
+  ASSERT_TRUE(Gets(2, "one\ntwo\n"));
+  server_.EndAll();
+  server_.Read(Request(3, true));
+  ASSERT_TRUE(Gets(3, "one\ntwo\n"));
+  Write("log", "three\n");
+  ASSERT_TRUE(Gets(3, "one\ntwo\nthree\n"));
+  EXPECT_EQ(Text(1), "one\n");
+  EXPECT_EQ(Text(2), "one\ntwo\n");
+}
+
+}  // namespace
+}  // namespace miniray
