@@ -35,6 +35,8 @@ namespace internal {
 namespace {
 
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kMaxBackoff = absl::Seconds(1);
 // Whoever ends actors is mostly about to end itself.
 constexpr absl::Duration kKillTimeout = absl::Seconds(5);
 // For asking why a connection broke, beyond the time that the head itself may
@@ -269,12 +271,26 @@ class ClientImpl : public Client {
                          grpc::ClientContext*, const Request&, Response*),
                      const Request& request, Response* response,
                      absl::Duration timeout = kHeadTimeout) {
-    grpc::ClientContext context;
-    PrepareContext(&context, options_.token, timeout);
-    context.set_wait_for_ready(true);
-    const grpc::Status status =
-        (stub_.get()->*method)(&context, request, response);
-    return HeadStatus(status);
+    // All of them may be sent twice (proto/head.proto), so a head that is
+    // killed and started again in the middle of one is not noticed.
+    const absl::Time deadline = absl::Now() + timeout;
+    absl::Duration backoff = kFirstBackoff;
+    while (true) {
+      grpc::ClientContext context;
+      PrepareContext(&context, options_.token, deadline - absl::Now());
+      context.set_wait_for_ready(true);
+      const grpc::Status status =
+          (stub_.get()->*method)(&context, request, response);
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
+          absl::Now() + backoff > deadline) {
+        return HeadStatus(status);
+      }
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&closed_), backoff)) {
+        return absl::CancelledError("the cluster connection was shut down");
+      }
+      backoff = std::min(backoff * 2, kMaxBackoff);
+    }
   }
 
   // What a call to the head came to; silence is told as such.
