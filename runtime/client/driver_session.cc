@@ -132,6 +132,9 @@ absl::Status DriverSession::RunStream(absl::Duration* backoff) {
     absl::MutexLock lock(&mu_);
     if (ending_) return absl::CancelledError("ending");
     context_ = &context;
+    // A call that fails at once hardly gives a connection the time to come
+    // about: only waiting calls drive it. At first the reason is of interest.
+    context.set_wait_for_ready(registered_);
   }
   // May take as long as a connection takes; End cancels the context.
   stream = stub_->AttachDriver(&context);

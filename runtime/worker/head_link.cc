@@ -87,6 +87,9 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     absl::MutexLock lock(&mu_);
     if (ended_) return absl::CancelledError("stopping");
     context_ = context.get();
+    // A call that fails at once hardly gives a connection the time to come
+    // about: only waiting calls drive it. At first the reason is of interest.
+    context->set_wait_for_ready(registered_);
     node->set_node_id(node_id_);
     told = AddExits(node);
   }

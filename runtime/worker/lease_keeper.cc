@@ -37,6 +37,8 @@ void LeaseKeeper::Loop() {
     if (stopping_.WaitForNotificationWithTimeout(period)) return;
     grpc::ClientContext context;
     PrepareContext(&context, token_, period);
+    // Not to fail at once: only waiting calls drive a connection.
+    context.set_wait_for_ready(true);
     v1::RenewLeaseRequest request;
     request.set_node_id(link_->node_id());
     v1::RenewLeaseResponse response;

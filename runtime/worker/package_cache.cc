@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
@@ -18,6 +19,8 @@ namespace miniray {
 namespace {
 
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
+constexpr absl::Duration kHeadPatience = absl::Minutes(1);
+constexpr absl::Duration kRetryPeriod = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -46,8 +49,16 @@ absl::StatusOr<PackageCache::Package> PackageCache::Fetch(
     if (store_.Has(package_id)) return Use(package_id);
     fetching_.insert(package_id);
   }
-  const absl::Status status = Download(package_id);
+  absl::Status status = Download(package_id);
+  // A head that is started again right now is no reason to give an actor up.
+  const absl::Time patience = absl::Now() + kHeadPatience;
   absl::MutexLock lock(&mu_);
+  while (absl::IsUnavailable(status) && absl::Now() < patience &&
+         !mu_.AwaitWithTimeout(absl::Condition(&closed_), kRetryPeriod)) {
+    mu_.Unlock();
+    status = Download(package_id);
+    mu_.Lock();
+  }
   fetching_.erase(package_id);
   MR_RETURN_IF_ERROR(status);
   Package package = Use(package_id);
@@ -94,6 +105,7 @@ absl::Status PackageCache::Download(const std::string& package_id) {
   MR_ASSIGN_OR_RETURN(auto writer, store_.Write(package_id));
   grpc::ClientContext context;
   PrepareContext(&context, options_.token, kFetchTimeout);
+  context.set_wait_for_ready(true);
   {
     absl::MutexLock lock(&mu_);
     if (closed_) return absl::CancelledError("the daemon is stopping");

@@ -65,6 +65,8 @@ TEST(HeadRestartTest, RunningCallsNeverNotice) {
   const auto counter = driver.CreateActor<Counter>(Small("c"));
   ASSERT_THAT(counter, IsOk());
   ASSERT_THAT(counter->WaitReady(kPatience), IsOk());
+  // From here on the driver knows where it lives.
+  ASSERT_THAT(counter->Call<&Counter::Add>(0).Get(kPatience), IsOkAndHolds(0));
   const v1::ActorInfo before = RealCluster::Info(driver, *counter);
   const ObjectRef<int64_t> slow = counter->Call<&Counter::AddSlowly>(1, 2.0);
 
