@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/files.h"
+#include "runtime/base/process_records.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -291,6 +292,35 @@ TEST_F(JobsTest, ALostNodeFailsItsJob) {
   EXPECT_EQ(logs.exit_code, 1);
   EXPECT_THAT(logs.err, AllOf(HasSubstr("the log of job j is on node"),
                               HasSubstr("/j.log")));
+}
+
+TEST_F(JobsTest, AHeadThatIsKilledAndStartedAgainLosesNoJob) {
+  const std::string file = runtime_dir() + "/go";
+  const auto waiting =
+      Start(Shell({"--job_id=j", "--num_cpus=3"},
+                  absl::StrCat("echo started; while [ ! -e ", file,
+                               " ]; do sleep 0.05; done; echo ended; exit 5")));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  ASSERT_EQ(Submit("echo second", {"--no_wait", "--job_id=k", "--num_cpus=2"})
+                .exit_code,
+            0);
+  for (const ProcessRecord& record : ListProcessRecords().value()) {
+    if (record.role == ProcessRole::kHead) {
+      ASSERT_EQ(kill(record.pid, SIGKILL), 0);
+    }
+  }
+  const std::string port = address_.substr(address_.rfind(':') + 1);
+  ASSERT_TRUE(Eventually([&] {
+    return Run({"start", "--head", "--port", port, "--dashboard_port=-1"})
+               .exit_code == 0;
+  }));
+  EXPECT_EQ(StateOf("j"), "JOB_STATE_RUNNING");
+  EXPECT_EQ(StateOf("k"), "JOB_STATE_PENDING");
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  const CommandResult result = waiting->Wait(absl::Seconds(60));
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(result.out, "ended\n") << result.err;
+  EXPECT_TRUE(EventuallyIn("k", "SUCCEEDED"));
 }
 
 TEST_F(JobsTest, AStoppedNodeFailsItsJob) {

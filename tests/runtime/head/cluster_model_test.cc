@@ -1,4 +1,4 @@
-// Random histories of a cluster: nodes that come, break, return and die,
+// Random histories of a cluster: nodes that come, break, return and die;
 // messages that are late or lost, drivers that create, kill and vanish. After
 // each step the head's tables must be consistent, and in the end nothing may
 // still run or hold resources.

@@ -1,4 +1,4 @@
-// What processes print: on its way to drivers, and where it lies.
+// What processes print, on its way to drivers, and where it lies.
 
 #include <memory>
 #include <string>
