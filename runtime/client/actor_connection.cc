@@ -38,6 +38,11 @@ constexpr absl::Duration kStartWait = absl::Seconds(20);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(1);
 
+// So long without a reply, the head is asked how the actor fares.
+constexpr absl::Duration kSilence = absl::Seconds(2);
+// What the last replies of a process that the head holds for dead may take.
+constexpr absl::Duration kLastReplies = absl::Seconds(1);
+
 // A stream that held this long was a good one.
 constexpr absl::Duration kGoodStream = absl::Seconds(5);
 
@@ -319,6 +324,61 @@ void ActorConnection::OnSession(const SessionMessage& session,
   Pump();
 }
 
+// --- News while the stream is silent.
+
+void ActorConnection::WatchIfSilent() {
+  if (watching_ || state_ != State::kConnected || sent_.empty()) return;
+  watching_ = true;
+  RunInBackground([self = shared_from_this()] { self->Watch(); }, kSilence);
+}
+
+void ActorConnection::Watch() {
+  absl::MutexLock lock(&mu_);
+  watching_ = false;
+  if (state_ != State::kConnected || sent_.empty()) return;
+  if (absl::Now() - last_reply_ < kSilence) return WatchIfSilent();
+  watching_ = true;
+  v1::GetActorRequest request;
+  request.set_actor_id(actor_.actor_id);
+  request.set_min_version(info_.version() + 1);
+  request.set_wait_ms(absl::ToInt64Milliseconds(kStartWait));
+  options_.lookup(std::move(request), [self = shared_from_this()](
+                                          absl::StatusOr<v1::ActorInfo> info) {
+    self->OnNews(std::move(info));
+  });
+}
+
+void ActorConnection::OnNews(absl::StatusOr<v1::ActorInfo> info) {
+  absl::MutexLock lock(&mu_);
+  watching_ = false;
+  if (state_ != State::kConnected) return;
+  const bool gone = info.ok() && (info->restarts() != incarnation_ ||
+                                  info->state() != v1::ACTOR_STATE_ALIVE);
+  if (!gone) return WatchIfSilent();
+  // Replies may be on their way, and a process that died ends the stream: only
+  // one that does neither is given up.
+  RunInBackground(
+      [self = shared_from_this(), stream = stream_,
+       info = *std::move(info)]() mutable {
+        self->GiveUpStream(stream.get(), std::move(info));
+      },
+      kLastReplies);
+}
+
+void ActorConnection::GiveUpStream(const ActorStream* stream,
+                                   v1::ActorInfo info) {
+  Outcomes outcomes;
+  std::shared_ptr<ActorStream> given_up;
+  {
+    absl::MutexLock lock(&mu_);
+    if (stream_.get() != stream || state_ != State::kConnected) return;
+    given_up = std::move(stream_);
+    OnInfo(std::move(info), &outcomes);
+  }
+  given_up->Cancel();
+  Run(std::move(outcomes));
+}
+
 // --- Time without contact.
 
 void ActorConnection::BeginTrouble(const absl::Status& error) {
@@ -401,6 +461,7 @@ absl::Cord ActorConnection::NextFrame() {
     sent_.emplace(id, std::move(call));
     unsent_.pop_front();
   }
+  WatchIfSilent();
   if (frame.size() > 0 || acknowledged_.size() >= kMaxUnacknowledged ||
       acknowledged_bytes_ >= kMaxUnacknowledgedBytes) {
     AppendAcknowledged(acknowledged_, &frame);
@@ -428,6 +489,7 @@ void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
       OnSession(*frame->session, &outcomes);
     }
     if (state_ != State::kConnected) return;
+    last_reply_ = absl::Now();
     for (ReplyMessage& reply : frame->replies) {
       acknowledged_.push_back(reply.call_id);
       acknowledged_bytes_ += reply.result.size();

@@ -119,6 +119,15 @@ class ActorConnection : public CallOwner,
   void OnSession(const SessionMessage& session, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // --- News of the actor while its stream is silent: one whose machine or
+  // process stands still breaks no stream for a while, though the head may have
+  // given it up.
+  void WatchIfSilent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Watch() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnNews(absl::StatusOr<v1::ActorInfo> info) ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveUpStream(const ActorStream* stream, v1::ActorInfo info)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // --- Time without contact.
   void BeginTrouble(const absl::Status& error)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -174,6 +183,9 @@ class ActorConnection : public CallOwner,
   std::vector<uint64_t> acknowledged_ ABSL_GUARDED_BY(mu_);
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mu_);
+
+  bool watching_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time last_reply_ ABSL_GUARDED_BY(mu_);
 
   // Trouble: since when neither replies nor news come. Infinite: there is none.
   absl::Time trouble_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();

@@ -128,6 +128,14 @@ absl::Status ClusterState::RenewLease(const std::string& node_id) {
   return absl::OkStatus();
 }
 
+void ClusterState::AfterStandstill(absl::Duration length) {
+  absl::MutexLock lock(&mu_);  // No turn: nothing leaves.
+  LOG(WARNING) << "the head stood still for " << absl::FormatDuration(length)
+               << ": leases are longer by that";
+  for (auto& [id, node] : nodes_) node.lease_end += length;
+  for (auto& [id, job] : jobs_) job.grace_end += length;
+}
+
 void ClusterState::LoseNode(Node* node, const std::string& cause) {
   LOG(WARNING) << "node lost: " << NodeName(node->info) << ": " << cause;
   node->info.set_state(v1::NODE_STATE_DEAD);

@@ -141,6 +141,10 @@ class ClusterState {
   // Does what is due: leases, graces, waits. Call it about every 50 ms.
   void Tick();
 
+  // The head itself stood still for so long (a busy or stopped machine, or a
+  // clock that was set): nobody's silence counts for that time.
+  void AfterStandstill(absl::Duration length);
+
   // Answers everybody who waits; from now on nobody does.
   void StopWaiting();
 

@@ -34,6 +34,8 @@ constexpr int64_t kMessageOverheadBytes = 1 << 20;
 constexpr size_t kReceiveMemoryBytes = size_t{512} << 20;
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
+// Ticks that are so far apart mean that this process did not run.
+constexpr absl::Duration kStandstill = absl::Milliseconds(500);
 
 class HeadServerImpl : public HeadServer {
  public:
@@ -108,7 +110,13 @@ class HeadServerImpl : public HeadServer {
           folder_->Remember({.token = options.token, .port = port_}));
     }
     ticker_ = std::thread([this] {
-      while (!stopping_.WaitForNotificationWithTimeout(kTick)) state_.Tick();
+      absl::Time last = absl::Now();
+      while (!stopping_.WaitForNotificationWithTimeout(kTick)) {
+        const absl::Duration passed = absl::Now() - last;
+        if (passed > kStandstill) state_.AfterStandstill(passed);
+        last = absl::Now();
+        state_.Tick();
+      }
     });
     return absl::OkStatus();
   }

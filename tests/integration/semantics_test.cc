@@ -113,7 +113,7 @@ TEST(SemanticsTest, ACallDuringARestartFailsUnlessItMayBeRetried) {
 
 // "node silent"
 TEST(SemanticsTest, ASilentNodesActorsRestartElsewhereAndItsOwnAreEnded) {
-  RealCluster cluster({.num_nodes = 2, .head_flags = {"--lease=1s"}});
+  RealCluster cluster({.num_nodes = 2, .head_flags = {"--lease=3s"}});
   Cluster driver = cluster.Connect();
   auto actor = driver.CreateActor<Tally>({.max_restarts = -1}, 0);
   ASSERT_EQ(actor->Call<&Tally::Add>(4).Get(kLong).value(), 4);
@@ -128,10 +128,13 @@ TEST(SemanticsTest, ASilentNodesActorsRestartElsewhereAndItsOwnAreEnded) {
     }
   }
   kill(static_cast<pid_t>(before.pid()), SIGSTOP);
+  const absl::Time stopped = absl::Now();
   // Its state has moved as well.
   EXPECT_EQ(
       actor->With({.max_retries = -1}).Call<&Tally::Value>().Get(kLong).value(),
       4);
+  // The caller hears of it from the head: nothing else tells it so early.
+  EXPECT_LT(absl::Now() - stopped, absl::Seconds(20));
   EXPECT_NE(RealCluster::Info(driver, *actor).node_id(), before.node_id());
   EXPECT_TRUE(ProcessLives(before.pid()));  // Nobody could end it yet.
   for (size_t i = 0; i < 2; ++i) cluster.node(i).Signal(SIGCONT);
@@ -166,6 +169,22 @@ TEST(SemanticsTest, AHeadThatIsKilledAndStartedAgainHasLostNothing) {
 }
 
 // "driver dies": LeftoversTest.AKilledDriversActorsGoAndTheClusterStays.
+
+// A head that stands still blames nobody else for it.
+TEST(SemanticsTest, AHeadThatStoodStillLosesNoNode) {
+  RealCluster cluster({.head_flags = {"--lease=2s"}});
+  Cluster driver = cluster.Connect();
+  auto actor = driver.CreateActor<Plain>({});
+  const int64_t pid = actor->Call<&Plain::Pid>().Get(kLong).value();
+  cluster.head().Signal(SIGSTOP);
+  absl::SleepFor(absl::Seconds(4));  // Longer than the lease: what is tested.
+  cluster.head().Signal(SIGCONT);
+  auto second = driver.CreateActor<Plain>({});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(second->WaitReady(kLong).ok());
+  EXPECT_EQ(driver.GetState()->nodes_size(), 1);
+  EXPECT_EQ(actor->Call<&Plain::Pid>().Get(kLong).value(), pid);
+}
 
 // "request no node can ever satisfy"
 TEST(SemanticsTest, AnInfeasibleRequestIsShownAndFailsWithWhatTheNodesHave) {
