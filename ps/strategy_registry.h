@@ -32,6 +32,7 @@
 #include "absl/synchronization/mutex.h"
 #include "ps/option_map.h"
 #include "ps/sync_strategy.h"
+#include "runtime/base/plugin_abi.h"
 #include "runtime/base/status_macros.h"
 
 #define MINIRAY_SYNC_STRATEGY(name, Class)                                    \

@@ -219,6 +219,11 @@ void CallSession::Close(const absl::Status& status) {
   WriteMore();
 }
 
+void CallSession::Cut() {
+  absl::MutexLock lock(&mu_);
+  if (stream_ != nullptr && closing_.has_value()) stream_->Finish(*closing_);
+}
+
 void CallSession::Abandon() {
   absl::MutexLock lock(&mu_);
   abandoned_ = true;

@@ -83,6 +83,10 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   // replies are written.
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Ends the stream of a closed session now, without the replies that are still
+  // to come.
+  void Cut() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Forgets the replies; nobody will come for them.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
 

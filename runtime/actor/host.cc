@@ -116,6 +116,11 @@ class Host {
   absl::StatusOr<ActorHooks> Prepare(const v1::HostActor& host) {
     if (server_ == nullptr) {
       MR_RETURN_IF_ERROR(LoadListedPlugins());
+      // For the actors that this process's actors create.
+      for (const v1::Plugin& plugin : host.spec().plugins()) {
+        ProgramPlugins().push_back(
+            {.name = plugin.name(), .package_id = plugin.package_id()});
+      }
       MR_RETURN_IF_ERROR(UseTls(host.tls_dir()));
       MR_ASSIGN_OR_RETURN(
           server_, ActorServer::Start(

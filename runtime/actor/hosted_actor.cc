@@ -55,7 +55,7 @@ class HostedActor::Lane : public CurrentActor {
            running_->cancelled.load(std::memory_order_relaxed);
   }
 
-  void Begin(const QueuedCall* call) {
+  void Begin(QueuedCall* call) {
     absl::MutexLock lock(&mu_);
     running_ = call;
     start_unix_us_ = NowMicros();
@@ -63,6 +63,11 @@ class HostedActor::Lane : public CurrentActor {
   void Done() {
     absl::MutexLock lock(&mu_);
     running_ = nullptr;
+  }
+  // What runs now is wanted no more.
+  void CancelRunning() {
+    absl::MutexLock lock(&mu_);
+    if (running_ != nullptr) running_->cancelled = true;
   }
   void Describe(v1::InspectResponse* response) const {
     absl::MutexLock lock(&mu_);
@@ -84,7 +89,7 @@ class HostedActor::Lane : public CurrentActor {
   const int index_;
   bool exit_ = false;  // Of the lane's thread, as is the writing of the rest.
   mutable absl::Mutex mu_;
-  const QueuedCall* running_ = nullptr;
+  QueuedCall* running_ = nullptr;
   int64_t start_unix_us_ = 0;
 };
 
@@ -318,6 +323,8 @@ void HostedActor::End(const absl::Status& reason) {
   v1::ActorEvent event;
   *event.mutable_ending()->mutable_status() = ToProto(reason);
   EndWith(absl::UnavailableError(reason.message()), std::move(event));
+  absl::MutexLock lock(&threads_mu_);
+  for (const auto& lane : lanes_) lane->CancelRunning();
 }
 
 void HostedActor::EndWith(const absl::Status& status, v1::ActorEvent event) {
@@ -357,6 +364,15 @@ void HostedActor::Finish(v1::ActorEvent event) {
     sessions_mu_.AwaitWithTimeout(absl::Condition(&quiet), kFlushTimeout);
   }
   if (!host_.spec().shared_process().empty()) {
+    // Methods that still run may do so for ever: their callers wait no longer,
+    // and find the actor gone.
+    on_gone_();
+    std::vector<std::shared_ptr<CallSession>> sessions;
+    {
+      absl::MutexLock lock(&sessions_mu_);
+      for (auto& [caller, known] : sessions_) sessions.push_back(known.session);
+    }
+    for (const auto& session : sessions) session->Cut();
     {
       absl::MutexLock lock(&threads_mu_);
       auto quiet = [this] {
@@ -368,8 +384,9 @@ void HostedActor::Finish(v1::ActorEvent event) {
     // No thread uses them any more.
     saver_.reset();
     object_.reset();
+  } else {
+    on_gone_();
   }
-  on_gone_();
   Emit(std::move(event));
 }
 

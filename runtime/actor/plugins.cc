@@ -152,6 +152,25 @@ absl::Status LoadPlugin(const std::string& path, const std::string& name) {
   return Annotate(Load(path, name), absl::StrCat("plug-in ", name));
 }
 
+std::vector<PluginFile>& ProgramPlugins() {
+  static auto* const plugins = new std::vector<PluginFile>;
+  return *plugins;
+}
+
+absl::Status LoadProgramPlugins(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const size_t slash = path.rfind('/');
+    const std::string name =
+        slash == std::string::npos ? path : path.substr(slash + 1);
+    // dlopen would look elsewhere for a name without a slash.
+    const std::string file =
+        slash == std::string::npos ? absl::StrCat("./", path) : path;
+    MR_RETURN_IF_ERROR(LoadPlugin(file, name));
+    ProgramPlugins().push_back({.path = file, .name = name});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LoadListedPlugins() {
   const char* const list = std::getenv(kPluginFilesVariable);
   if (list == nullptr) return absl::OkStatus();

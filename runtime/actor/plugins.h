@@ -6,6 +6,7 @@
 #define MINIRAY_RUNTIME_ACTOR_PLUGINS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -21,6 +22,22 @@ inline constexpr char kPluginFilesVariable[] = "MINIRAY_PLUGIN_FILES";
 // or ABI, no plug-in at all, a symbol that the program does not have.
 // NOT_FOUND, there is no such file.
 absl::Status LoadPlugin(const std::string& path, const std::string& name);
+
+// A plug-in of this program.
+struct PluginFile {
+  std::string path;
+  std::string name;  // Base name.
+  // Its package at the head; empty: it is still to be sent there.
+  std::string package_id;
+};
+
+// The plug-ins that this program was started with, which its actors get too.
+// Filled before threads start.
+std::vector<PluginFile>& ProgramPlugins();
+
+// Loads plug-ins, given as paths, and adds them to ProgramPlugins. Errors: as
+// of LoadPlugin.
+absl::Status LoadProgramPlugins(const std::vector<std::string>& paths);
 
 // Loads those of kPluginFilesVariable, and removes it.
 absl::Status LoadListedPlugins();

@@ -7,11 +7,13 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/actor/compute_threads.h"
 #include "runtime/actor/current_call.h"
 #include "runtime/actor/host.h"
+#include "runtime/actor/plugins.h"
 #include "runtime/actor/template.h"
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
@@ -26,6 +28,11 @@ namespace {
 std::string& AddressFlag() {
   static auto* const address = new std::string;
   return *address;
+}
+
+std::vector<std::string>& PluginFlags() {
+  static auto* const paths = new std::vector<std::string>;
+  return *paths;
 }
 
 std::string& TlsDirFlag() {
@@ -76,6 +83,10 @@ void TakeFlags(int& argc, char** argv) {
         AddressFlag() = *std::move(address);
         continue;
       }
+      if (auto plugin = FlagValue("plugin", argc, argv, &i)) {
+        PluginFlags().push_back(*std::move(plugin));
+        continue;
+      }
       if (auto dir = FlagValue("tls_dir", argc, argv, &i)) {
         TlsDirFlag() = *std::move(dir);
         continue;
@@ -85,6 +96,25 @@ void TakeFlags(int& argc, char** argv) {
   }
   argc = kept;
   argv[argc] = nullptr;
+}
+
+}  // namespace
+
+namespace {
+
+// Those of --plugin and of $MINIRAY_PLUGINS (paths with colons between them).
+void LoadPlugins() {
+  std::vector<std::string> paths = PluginFlags();
+  for (absl::string_view path :
+       absl::StrSplit(Variable("MINIRAY_PLUGINS"), ':', absl::SkipEmpty())) {
+    if (std::find(paths.begin(), paths.end(), path) == paths.end()) {
+      paths.emplace_back(path);
+    }
+  }
+  const absl::Status status = internal::LoadProgramPlugins(paths);
+  if (status.ok()) return;
+  fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  exit(2);
 }
 
 }  // namespace
@@ -191,6 +221,7 @@ void Init(int& argc, char** argv) {
   if (internal::IsTemplateProcess()) internal::ServeAsTemplate();
   if (!internal::IsActorProcess()) {
     TakeFlags(argc, argv);
+    LoadPlugins();
     return;
   }
   internal::HostActorAndExit(&PrepareActor);
@@ -300,6 +331,14 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
           "a constructor argument is too large for a message");
     }
   }
+  if (!IsUtf8(options.shared_process)) {
+    return absl::InvalidArgumentError("shared_process is not UTF-8");
+  }
+  if (!options.shared_process.empty() && !options.env.empty()) {
+    return absl::InvalidArgumentError(
+        "an actor in a shared process cannot have an env of its own");
+  }
+  spec.set_shared_process(options.shared_process);
   MR_ASSIGN_OR_RETURN(const v1::ActorInfo info,
                       client()->CreateActor(std::move(spec)));
   return internal::ActorIdentity{info.actor_id(), info.class_name(),

@@ -22,7 +22,10 @@ namespace miniray {
 // Must be the first statement of main. In a process that a worker daemon
 // started, it hosts the actor and never returns; elsewhere it returns at once.
 // Takes --address=HOST:PORT (or "--address HOST:PORT") and --tls_dir=DIR out of
-// the arguments: what Cluster::Connect uses by default.
+// the arguments: what Cluster::Connect uses by default. And --plugin=FILE.so,
+// which may be repeated: shared objects that are loaded at once, and into the
+// program's actors too (also $MINIRAY_PLUGINS, with colons between the paths);
+// one that cannot be loaded ends the program with exit code 2.
 void Init(int& argc, char** argv);
 
 // The --address that Init took; empty if none was given.
@@ -111,6 +114,11 @@ struct ActorOptions {
   // rounded down, at least 1.
   int num_threads = 0;
   std::map<std::string, std::string> env;
+  // Not empty: on each node, the job's actors of this program with the same
+  // shared_process live in one process, for classes that are light. Each still
+  // has a thread of its own; a crash takes them all. Not together with `env`;
+  // the first of them says with how many threads they compute.
+  std::string shared_process;
   // Default of CallOptions::max_retries, wherever the handle travels.
   int max_retries = 0;
   // Calls of one process to the actor that have no reply yet; beyond, calls

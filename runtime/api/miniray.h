@@ -7,5 +7,6 @@
 #include "runtime/api/actor_macro.h"
 #include "runtime/api/cluster.h"
 #include "runtime/api/object_ref.h"
+#include "runtime/base/plugin_abi.h"
 
 #endif  // MINIRAY_RUNTIME_API_MINIRAY_H_

@@ -147,6 +147,7 @@ void ActorConnection::OnLookup(uint64_t epoch,
           absl::StrCat("the head at ", options_.head_address,
                        " knows the actor no more; was the head restarted?"));
       state_ = State::kDead;
+      dead_ = true;
       FailAll(death_, &outcomes);
     } else if (info.status().code() == absl::StatusCode::kUnauthenticated) {
       FailAll(info.status(), &outcomes);
@@ -180,6 +181,7 @@ void ActorConnection::OnInfo(v1::ActorInfo info, Outcomes* outcomes) {
   switch (info_.state()) {
     case v1::ACTOR_STATE_DEAD:
       state_ = State::kDead;
+      dead_ = true;
       death_ = absl::UnavailableError(
           absl::StrCat("the actor is dead: ", info_.cause()));
       EndTrouble();
@@ -641,6 +643,7 @@ void ActorConnection::Close(absl::Status status) {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kDead) return;
     state_ = State::kDead;
+    dead_ = true;
     ++epoch_;
     death_ = std::move(status);
     FailAll(death_, &outcomes);

@@ -18,13 +18,16 @@
 #include "absl/synchronization/notification.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/actor/plugins.h"
 #include "runtime/base/background.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/driver_session.h"
+#include "runtime/packages/upload.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/grpc_status.h"
@@ -42,7 +45,6 @@ constexpr absl::Duration kKillTimeout = absl::Seconds(5);
 // For asking why a connection broke, beyond the time that the head itself may
 // wait for the answer: calls wait to fail, and a dead head never answers.
 constexpr absl::Duration kPostMortemTimeout = absl::Seconds(2);
-constexpr int64_t kChunkBytes = 1 << 20;
 // Connections beyond which those of dead actors are looked for.
 constexpr size_t kManyConnections = 256;
 // Constructor arguments pass through the head and the daemon.
@@ -93,6 +95,7 @@ class ClientImpl : public Client {
     spec.set_job_id(options_.job_id);
     spec.set_package_id(package_id);
     spec.set_package_name(Program());
+    MR_RETURN_IF_ERROR(AddPlugins(&spec));
     if (spec.ByteSizeLong() > kMaxSpecBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("the constructor's arguments have ", spec.ByteSizeLong(),
@@ -354,44 +357,37 @@ class ClientImpl : public Client {
     // Not by its path: the file may have been rebuilt since the program
     // started.
     MR_ASSIGN_OR_RETURN(const std::string id, Sha256OfFile("/proc/self/exe"));
-    v1::HasPackageRequest request;
-    request.set_package_id(id);
-    v1::HasPackageResponse response;
-    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::HasPackage, request, &response));
-    if (!response.present()) MR_RETURN_IF_ERROR(Upload(id));
+    MR_RETURN_IF_ERROR(Upload("/proc/self/exe", "this program", id));
     package_id_ = id;
     return package_id_;
   }
 
-  absl::Status Upload(const std::string& id) {
-    ScopedFd fd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-    struct stat st;
-    if (!fd.valid() || fstat(fd.get(), &st) != 0) {
-      return ErrnoStatus(errno, "open this program");
-    }
-    grpc::ClientContext context;
-    PrepareContext(&context, options_.token, absl::Minutes(10));
-    v1::PutPackageResponse response;
-    auto writer = stub_->PutPackage(&context, &response);
-    v1::PackageChunk chunk;
-    chunk.set_package_id(id);
-    chunk.set_total_bytes(st.st_size);
-    while (true) {
-      std::string* data = chunk.mutable_data();
-      data->resize(kChunkBytes);
-      const ssize_t n = read(fd.get(), data->data(), data->size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        context.TryCancel();
-        writer->Finish();
-        return ErrnoStatus(errno, "read this program");
+  // The same for its plug-ins.
+  absl::Status AddPlugins(v1::ActorSpec* spec) {
+    absl::MutexLock lock(&package_mu_);
+    for (PluginFile& plugin : ProgramPlugins()) {
+      if (plugin.package_id.empty()) {
+        MR_ASSIGN_OR_RETURN(const std::string id, Sha256OfFile(plugin.path));
+        MR_RETURN_IF_ERROR(Upload(plugin.path, plugin.name, id));
+        plugin.package_id = id;
       }
-      if (n == 0) break;
-      data->resize(static_cast<size_t>(n));
-      if (!writer->Write(chunk)) break;
+      v1::Plugin* const added = spec->add_plugins();
+      added->set_package_id(plugin.package_id);
+      added->set_name(ToUtf8(plugin.name));
     }
-    writer->WritesDone();
-    return Annotate(FromGrpcStatus(writer->Finish()), "upload this program");
+    return absl::OkStatus();
+  }
+
+  absl::Status Upload(const std::string& path, const std::string& what,
+                      const std::string& id) {
+    v1::HasPackageRequest request;
+    request.set_package_id(id);
+    v1::HasPackageResponse response;
+    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::HasPackage, request, &response));
+    if (response.present()) return absl::OkStatus();
+    return Annotate(
+        UploadPackage(stub_.get(), options_.token, path, id),
+        absl::StrCat("send ", what, " to the head at ", options_.head_address));
   }
 
   Options options_;

@@ -175,6 +175,15 @@ void ClusterState::ActorExited(const std::string& node_id,
   Schedule();
 }
 
+void ClusterState::NodeStats(const std::string& node_id,
+                             const v1::NodeStats& stats) {
+  Turn turn(this);
+  const auto it = nodes_.find(node_id);
+  if (it == nodes_.end()) return;
+  it->second.info.set_memory_used_bytes(stats.memory_used_bytes());
+  it->second.info.set_memory_total_bytes(stats.memory_total_bytes());
+}
+
 void ClusterState::TakeExit(const std::string& node_id,
                             const v1::ActorExited& event) {
   Actor* actor = FindActor(event.actor_id());

@@ -81,6 +81,7 @@ class ClusterState {
   absl::Status RenewLease(const std::string& node_id);
   void ActorStarted(const std::string& node_id, const v1::ActorStarted& event);
   void ActorExited(const std::string& node_id, const v1::ActorExited& event);
+  void NodeStats(const std::string& node_id, const v1::NodeStats& stats);
 
   // --- Drivers.
 

@@ -69,8 +69,12 @@ class NodeStream
       logs_->Chunk(link_.get(), std::move(*message_.mutable_log_chunk()));
     } else if (message_.has_call_records()) {
       calls_->Add(node_id_, std::move(*message_.mutable_call_records()));
+    } else if (message_.has_stats()) {
+      state_->NodeStats(node_id_, message_.stats());
     } else if (message_.has_leaving()) {
       state_->NodeLeft(node_id_);
+      // Nothing more is read.
+      logs_->NodeGone(link_.get());
       return link_->out.End(grpc::Status::OK, /*drain=*/true);
     }
     StartRead(&message_);

@@ -80,6 +80,26 @@ bool ActorTable::empty() {
   return actors_.empty() && starts_.empty();
 }
 
+std::vector<MemoryMonitor::Victim> ActorTable::Victims() {
+  absl::MutexLock lock(&mu_);
+  std::vector<MemoryMonitor::Victim> victims;
+  for (const auto& [key, process] : processes_) {
+    const pid_t pid = parts_.supervisor->PidOf(key);
+    if (pid > 0 && process.kill_cause.empty()) victims.push_back({key, pid});
+  }
+  return victims;
+}
+
+void ActorTable::KillForMemory(const std::string& process_key,
+                               const std::string& cause) {
+  absl::MutexLock lock(&mu_);
+  const auto it = processes_.find(process_key);
+  if (it == processes_.end()) return;
+  it->second.kill_cause = cause;
+  shared_.erase(it->second.group);
+  parts_.supervisor->Stop(process_key, absl::ZeroDuration());
+}
+
 void ActorTable::GiveUp(const std::string& reason) {
   absl::MutexLock lock(&mu_);
   starts_.clear();
@@ -264,7 +284,8 @@ void ActorTable::OnExit(const std::string& process_key, int wait_status) {
   if (shared != shared_.end() && shared->second == process_key) {
     shared_.erase(shared);
   }
-  std::string cause = DescribeExit(wait_status);
+  std::string cause = process.kill_cause.empty() ? DescribeExit(wait_status)
+                                                 : process.kill_cause;
   if (process.actors.size() > 1) {
     absl::StrAppend(&cause, " (the shared process '", process.shared_name,
                     "', which took its ", process.actors.size(),

@@ -28,6 +28,7 @@
 #include "proto/head.pb.h"
 #include "proto/worker.pb.h"
 #include "runtime/worker/head_link.h"
+#include "runtime/worker/memory_monitor.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
@@ -69,6 +70,11 @@ class ActorTable {
   // True if a process of the actor lives, or is to be started.
   bool Lives(const std::string& actor_id);
 
+  // Processes that may be killed for their memory; the cause goes to all actors
+  // of the process.
+  std::vector<MemoryMonitor::Victim> Victims();
+  void KillForMemory(const std::string& process_key, const std::string& cause);
+
   // Kills all actors, which the head has given up, and tells nobody of their
   // ends; returns when none is left, or after some seconds.
   void GiveUp(const std::string& reason);
@@ -94,6 +100,7 @@ class ActorTable {
     std::string shared_name;
     std::string log_file;
     std::set<std::string> actors;  // Keys.
+    std::string kill_cause;        // Set once it was killed for its memory.
   };
 
   // actor_start.cc

@@ -18,6 +18,7 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 constexpr size_t kMaxToldExits = 1000;
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
 bool IsExit(const v1::NodeMessage& message) {
   return message.has_actor_exited() || message.has_job_exited();
@@ -61,6 +62,7 @@ void HeadLink::DialLoop() {
     }
     {
       absl::MutexLock lock(&mu_);
+      if (ended_) return;
       last_error_ = std::string(status.message());
       if (!registered_ &&
           (status.code() == absl::StatusCode::kUnauthenticated ||
@@ -232,7 +234,15 @@ void HeadLink::Stop() {
     };
     mu_.AwaitWithTimeout(absl::Condition(&sent), absl::Seconds(1));
     ended_ = true;
-    if (stream_ != nullptr && !writing_) stream_->WritesDone();
+    if (stream_ != nullptr && !writing_) {
+      stream_->WritesDone();
+      // The head ends the stream of a node that has said goodbye.
+      auto over = [this] {
+        mu_.AssertHeld();
+        return context_ == nullptr;
+      };
+      mu_.AwaitWithTimeout(absl::Condition(&over), kGoodbyeTimeout);
+    }
     if (context_ != nullptr) context_->TryCancel();
   }
   if (!stopping_.HasBeenNotified()) stopping_.Notify();

@@ -219,8 +219,10 @@ void OutputCapture::SendLines(Source* source, absl::string_view lines,
     source->dropped_lines = 0;
     return;
   }
-  source->dropped_lines +=
-      std::max<int64_t>(1, std::count(lines.begin(), lines.end(), '\n'));
+  if (!lines.empty()) {
+    source->dropped_lines +=
+        std::max<int64_t>(1, std::count(lines.begin(), lines.end(), '\n'));
+  }
   if (!last) return;
   count.set_dropped_lines(source->dropped_lines);
   options_.sink(std::move(count), true);

@@ -78,7 +78,11 @@ absl::StatusOr<std::shared_ptr<TemplatePool::Template>> TemplatePool::Get(
     absl::MutexLock lock(&mu_);
     if (closed_) return absl::CancelledError("the daemon is stopping");
     std::shared_ptr<Template>& slot = templates_[program.key];
-    if (slot == nullptr || slot->state == State::kGone) {
+    // What a plug-in lacks may have been installed meanwhile; threads before
+    // main stay.
+    if (slot == nullptr || slot->state == State::kGone ||
+        (slot->state == State::kUnfit &&
+         absl::IsFailedPrecondition(slot->status))) {
       slot = std::make_shared<Template>();
       slot->key = absl::StrCat("template-", ++last_id_);
       slot->last_use = absl::Now();

@@ -73,7 +73,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                             .head_address = options_.head_address,
                             .token = options_.token,
                             .log_folder = logs,
-                            .stop_grace = options_.stop_grace},
+                            .stop_grace = options_.stop_grace,
+                            .use_templates = options_.use_templates},
         ActorTable::Parts{.link = &link_,
                           .packages = &packages_,
                           .supervisor = supervisor_.get(),
@@ -97,6 +98,17 @@ class WorkerDaemonImpl : public WorkerDaemon {
             },
         .send = [this](v1::LogChunk chunk) { return Send(std::move(chunk)); }});
     MR_RETURN_IF_ERROR(link_.Start(options_.connect_timeout));
+    memory_ = std::make_unique<MemoryMonitor>(
+        options_.memory,
+        MemoryMonitor::Callbacks{
+            .list = [this] { return actors_->Victims(); },
+            .kill =
+                [this](const MemoryMonitor::Victim& victim,
+                       const std::string& cause) {
+                  actors_->KillForMemory(victim.key, cause);
+                },
+            .report =
+                [this](const MemoryReading& reading) { Report(reading); }});
     lease_ = std::make_unique<LeaseKeeper>(
         options_.token, stub_.get(), &link_,
         LeaseKeeper::Callbacks{
@@ -108,6 +120,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
 
   void Shutdown() override {
     absl::MutexLock shutdown_lock(&shutdown_mu_);
+    memory_.reset();
     if (supervisor_ != nullptr) {
       constexpr char kReason[] = "its node was stopped (miniray stop)";
       actors_->EndStarting(kReason);
@@ -161,6 +174,14 @@ class WorkerDaemonImpl : public WorkerDaemon {
       default:
         LOG(WARNING) << "a command of the head that this daemon does not know";
     }
+  }
+
+  void Report(const MemoryReading& reading) {
+    v1::NodeMessage message;
+    v1::NodeStats* stats = message.mutable_stats();
+    stats->set_memory_used_bytes(reading.used_bytes);
+    stats->set_memory_total_bytes(reading.total_bytes);
+    link_.TrySend(std::move(message));
   }
 
   // What processes printed, on its way to the head.
@@ -230,6 +251,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<JobTable> jobs_;
   std::unique_ptr<LogServer> logs_;
   std::unique_ptr<LeaseKeeper> lease_;
+  std::unique_ptr<MemoryMonitor> memory_;
 
   absl::Mutex shutdown_mu_;
   absl::Mutex give_up_mu_;  // The link and the lease may both come to it.

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
+#include "runtime/worker/memory_monitor.h"
 
 namespace miniray {
 
@@ -36,6 +37,10 @@ class WorkerDaemon {
     int log_files = 5;
     // Packages that are not in use leave beyond it.
     int64_t package_cache_bytes = int64_t{10} << 30;
+    // What may be killed for, and when.
+    MemoryMonitor::Options memory;
+    // Fork actors from a process that has loaded their program.
+    bool use_templates = true;
     // Nothing else in this process has children: all that it inherits are
     // reaped.
     bool owns_process = false;

@@ -28,8 +28,9 @@ TestCluster::TestCluster(Options options) {
     WorkerDaemon::Options daemon;
     daemon.head_address = address_;
     daemon.token = options.head.token;
-    daemon.session_dir = absl::StrCat(folder_, "/node", i);
+    daemon.session_dir = NodeFolder(i);
     (*daemon.resources.mutable_quantity())["CPU"] = options.node_cpus[i];
+    if (options.configure_node != nullptr) options.configure_node(&daemon);
     auto started = WorkerDaemon::Start(daemon);
     CHECK(started.ok()) << started.status();
     daemons_.push_back(*std::move(started));
@@ -41,6 +42,10 @@ TestCluster::~TestCluster() {
   head_->Shutdown();
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string TestCluster::NodeFolder(size_t i) const {
+  return absl::StrCat(folder_, "/node", i);
 }
 
 Cluster TestCluster::Connect() {

@@ -5,6 +5,7 @@
 #ifndef MINIRAY_TESTS_RUNTIME_TEST_CLUSTER_H_
 #define MINIRAY_TESTS_RUNTIME_TEST_CLUSTER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ class TestCluster {
   struct Options {
     std::vector<double> node_cpus = {4};
     HeadServer::Options head;  // host, port and state_dir are filled in.
+    std::function<void(WorkerDaemon::Options*)> configure_node;
   };
   TestCluster() : TestCluster(Options{}) {}
   explicit TestCluster(Options options);
@@ -30,6 +32,8 @@ class TestCluster {
   HeadServer& head() { return *head_; }
   WorkerDaemon& daemon(size_t i) { return *daemons_[i]; }
   void StopDaemon(size_t i) { daemons_[i]->Shutdown(); }
+  // The session folder of a daemon.
+  std::string NodeFolder(size_t i) const;
 
   // A driver's connection.
   Cluster Connect();

@@ -22,6 +22,12 @@ ABSL_FLAG(double, num_cpus, 0, "CPUs that the node offers.");
 ABSL_FLAG(double, num_gpus, 0, "GPUs that the node offers.");
 ABSL_FLAG(std::string, resources, "", "Further resources: name=quantity,...");
 ABSL_FLAG(std::string, node_ip, "", "IP address the node's actors listen on.");
+ABSL_FLAG(double, memory_limit, 0.95,
+          "Part of the memory beyond which an actor is killed; 0: never.");
+ABSL_FLAG(int64_t, package_cache_bytes, int64_t{10} << 30,
+          "Room for programs that no actor uses.");
+ABSL_FLAG(int64_t, log_max_bytes, 32 << 20, "Size of one log file.");
+ABSL_FLAG(int, log_files, 5, "Log files kept of one actor.");
 ABSL_FLAG(std::string, token_file, "", "File with the cluster's token.");
 ABSL_FLAG(std::string, tls_dir, "", "Folder with ca.crt, node.crt, node.key.");
 ABSL_FLAG(std::string, ca_dir, "", "Folder with ca.crt and ca.key.");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <glog/logging.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -254,15 +255,28 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
   return status;
 }
 
+// An actor takes three of a daemon's files.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::Status RunDaemon(const StartOptions& options, const Session& session,
                        ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const std::string token, PrepareForHead(options.address));
+  RaiseFileLimit();
   absl::StatusOr<std::unique_ptr<WorkerDaemon>> started =
       WorkerDaemon::Start({.head_address = options.address,
                            .token = token,
                            .resources = options.resources,
                            .node_ip = options.node_ip,
                            .session_dir = session.folder,
+                           .log_max_bytes = options.log_max_bytes,
+                           .log_files = options.log_files,
+                           .package_cache_bytes = options.package_cache_bytes,
+                           .memory = {.limit = options.memory_limit},
                            .owns_process = true});
   if (!started.ok()) {
     return started.status().code() == absl::StatusCode::kUnauthenticated

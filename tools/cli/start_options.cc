@@ -29,6 +29,8 @@ namespace miniray::cli {
 namespace {
 
 constexpr int kMaxPort = 65535;
+constexpr int64_t kMinLogBytes = 1024;
+constexpr int kMaxLogFiles = 1000;
 
 bool IsIpAddress(const std::string& text) {
   in6_addr address;
@@ -147,9 +149,12 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(RefuseFlags(line, {"num_gpus", "resources", "node_ip"},
-                                   "is for a worker daemon; with --head, add "
-                                   "--num_cpus to start one too"));
+    MR_RETURN_IF_ERROR(
+        RefuseFlags(line,
+                    {"num_gpus", "resources", "node_ip", "memory_limit",
+                     "package_cache_bytes", "log_max_bytes", "log_files"},
+                    "is for a worker daemon; with --head, add "
+                    "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -171,6 +176,24 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
     quantity["GPU"] = gpus;
   }
   if (!quantity.contains("memory")) quantity["memory"] = MachineMemoryBytes();
+  options->memory_limit = absl::GetFlag(FLAGS_memory_limit);
+  if (!(options->memory_limit >= 0 && options->memory_limit <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--memory_limit=", options->memory_limit,
+                     ": it is a part of the memory, 0 to 1, e.g. 0.9"));
+  }
+  options->package_cache_bytes = absl::GetFlag(FLAGS_package_cache_bytes);
+  MR_RETURN_IF_ERROR(
+      CheckQuantity("package_cache_bytes",
+                    static_cast<double>(options->package_cache_bytes)));
+  options->log_max_bytes = absl::GetFlag(FLAGS_log_max_bytes);
+  options->log_files = absl::GetFlag(FLAGS_log_files);
+  if (options->log_max_bytes < kMinLogBytes || options->log_files < 1 ||
+      options->log_files > kMaxLogFiles) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log_max_bytes is at least ", kMinLogBytes,
+                     ", --log_files 1 to ", kMaxLogFiles));
+  }
   options->node_ip = absl::GetFlag(FLAGS_node_ip);
   if (!options->node_ip.empty() && !IsOwnAddress(options->node_ip)) {
     return absl::InvalidArgumentError(

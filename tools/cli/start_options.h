@@ -35,6 +35,10 @@ struct StartOptions {
   // Worker daemon.
   v1::Resources resources;
   std::string node_ip;
+  double memory_limit = 0;
+  int64_t package_cache_bytes = 0;
+  int64_t log_max_bytes = 0;
+  int log_files = 0;
 
   bool block = false;
   int ready_fd = -1;

@@ -40,6 +40,14 @@ A worker daemon:
                       default: the machine's)
   --node_ip IP        where its actors listen (default: the address from which
                       this machine reaches the head)
+  --memory_limit X    part of the machine's (or its control group's) memory in
+                      use beyond which the actor is killed that would free most
+                      (default 0.95; 0: never)
+  --package_cache_bytes N  room for programs fetched from the head; those that
+                      no actor uses leave first (default 10 GiB)
+  --log_max_bytes N   what an actor prints goes into files of this size (default
+                      32 MiB) ...
+  --log_files N       ... of which so many are kept (default 5)
 
 Both:
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
@@ -146,11 +154,28 @@ const std::vector<Verb>& Verbs() {
     auto* all = new std::vector<Verb>{
         {.name = "start",
          .help = kStartHelp,
-         .flags = {"head", "host", "port", "dashboard_port", "state_dir",
-                   "lease", "driver_grace", "infeasible_timeout",
-                   "max_state_bytes", "address", "num_cpus", "num_gpus",
-                   "resources", "node_ip", "token_file", "tls_dir",
-                   "inject_faults", "block"},
+         .flags = {"head",
+                   "host",
+                   "port",
+                   "dashboard_port",
+                   "state_dir",
+                   "lease",
+                   "driver_grace",
+                   "infeasible_timeout",
+                   "max_state_bytes",
+                   "address",
+                   "num_cpus",
+                   "num_gpus",
+                   "resources",
+                   "node_ip",
+                   "memory_limit",
+                   "package_cache_bytes",
+                   "log_max_bytes",
+                   "log_files",
+                   "token_file",
+                   "tls_dir",
+                   "inject_faults",
+                   "block"},
          .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
         {.name = "status",
          .help = kStatusHelp,

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "runtime/worker/guardian.h"
+#include "runtime/worker/process_scan.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -159,6 +162,52 @@ TEST_F(ProcessSupervisorTest, WhatAProcessStartedEndsWithIt) {
   EXPECT_TRUE(Eventually([&] { return !ProcessLives(child); }));
 }
 
+TEST_F(ProcessSupervisorTest, WhatLeftTheGroupEndsToo) {
+  ASSERT_TRUE(StartShell("parent", "setsid sleep 1000 & echo $!; wait").ok());
+  ASSERT_TRUE(StartShell("other", "setsid sleep 1000 & echo $!; wait").ok());
+  const pid_t child = std::stoi(FirstLine("parent"));
+  const pid_t others = std::stoi(FirstLine("other"));
+  // It has begun a session of its own.
+  EXPECT_TRUE(Eventually([&] { return getsid(child) == child; }));
+  supervisor_->Stop("parent", absl::ZeroDuration());
+  ExitOf("parent");
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(child); }));
+  EXPECT_TRUE(ProcessLives(others));
+  supervisor_->StopAll(absl::ZeroDuration());
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(others); }));
+}
+
+TEST_F(ProcessSupervisorTest, OrphansLeaveNoZombies) {
+  supervisor_ = *ProcessSupervisor::Create({.reap_orphans = true});
+  ASSERT_TRUE(StartShell("parent", "(sleep 0.1 & echo $!); sleep 1000").ok());
+  const pid_t orphan = std::stoi(FirstLine("parent"));
+  // While its first parent's parent lives on. A zombie would still be there.
+  EXPECT_TRUE(Eventually([&] { return kill(orphan, 0) != 0; }));
+}
+
+TEST_F(ProcessSupervisorTest, AKilledGuardianIsReplaced) {
+  auto guardian = [] {
+    for (const pid_t pid : OwnChildren()) {
+      const std::string name =
+          ReadFile(absl::StrCat("/proc/", pid, "/comm")).value_or("");
+      if (name == absl::StrCat(kGuardianName, "\n") && ProcessLives(pid)) {
+        return pid;
+      }
+    }
+    return 0;
+  };
+  ASSERT_TRUE(StartShell("first", "echo up; sleep 1000").ok());
+  pid_t before = 0;
+  ASSERT_TRUE(Eventually([&] { return (before = guardian()) != 0; }));
+  kill(before, SIGKILL);
+  EXPECT_TRUE(Eventually([&] {
+    const pid_t now = guardian();
+    return now != 0 && now != before;
+  }));
+  ASSERT_TRUE(StartShell("second", "exit 7").ok());
+  EXPECT_EQ(ExitOf("second"), "exited with code 7");
+}
+
 TEST_F(ProcessSupervisorTest, AProcessThatIgnoresSigtermIsKilledAfterGrace) {
   ASSERT_TRUE(
       StartShell("deaf", "trap '' TERM; echo up; while :; do sleep 0.1; done")
@@ -215,8 +264,9 @@ TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
     supervisor_ = *std::move(own);
     const bool ok =
         StartShell("orphan",
-                   absl::StrCat("sleep 1000 & echo $$ $! > ", pids, ".tmp; mv ",
-                                pids, ".tmp ", pids, "; kill -STOP $$"))
+                   absl::StrCat("sleep 1000 & c=$!; setsid sleep 1000 & ",
+                                "echo $$ $c $! > ", pids, ".tmp; mv ", pids,
+                                ".tmp ", pids, "; kill -STOP $$"))
             .ok();
     if (write(ready[1], ok ? "y" : "n", 1) != 1) _exit(1);
     while (true) pause();
@@ -230,13 +280,15 @@ TEST_F(ProcessSupervisorTest, EverythingDiesWithTheSupervisorsProcess) {
     text = ReadFile(pids).value_or("");
     return !text.empty();
   }));
-  const int64_t leader = std::stoll(text);
-  const int64_t child = std::stoll(text.substr(text.find(' ')));
+  std::istringstream numbers(text);
+  int64_t leader = 0, child = 0, outside = 0;
+  numbers >> leader >> child >> outside;
   EXPECT_TRUE(ProcessLives(leader));
   kill(owner, SIGKILL);
   waitpid(owner, nullptr, 0);
   EXPECT_TRUE(Eventually(
       [&] { return !ProcessLives(leader) && !ProcessLives(child); }));
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(outside); }));
   close(ready[0]);
 }
 

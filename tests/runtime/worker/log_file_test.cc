@@ -1,0 +1,166 @@
+#include "runtime/worker/log_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/runtime/base/temp_folder.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class LogFileTest : public testing::Test {
+ protected:
+  LogFile Open(int64_t max_bytes, int max_files) {
+    auto file =
+        LogFile::Open(path_, {.max_bytes = max_bytes, .max_files = max_files});
+    EXPECT_TRUE(file.ok()) << file.status();
+    return *std::move(file);
+  }
+
+  std::string Text(const std::string& suffix = "") {
+    return ReadFile(path_ + suffix).value_or("none");
+  }
+
+  // All that is there from the last `lines` lines on.
+  std::string Tail(int64_t lines) {
+    auto reader = LogReader::Open(path_, lines);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return ReadOn(&*reader);
+  }
+
+  static std::string ReadOn(LogReader* reader) {
+    std::string text;
+    while (true) {
+      auto bytes = reader->Read(3);
+      EXPECT_TRUE(bytes.ok()) << bytes.status();
+      if (!bytes.ok() || bytes->empty()) return text;
+      text += *bytes;
+    }
+  }
+
+  TempFolder folder_;
+  const std::string path_ = folder_.path() + "/a.log";
+};
+
+TEST_F(LogFileTest, FullFilesMoveAsideAndTheOldestGo) {
+  LogFile file = Open(10, 3);
+  for (int i = 0; i < 8; ++i) file.Append(absl::StrCat("line", i, "\n"));
+  EXPECT_EQ(Text(), "line7\n");
+  EXPECT_EQ(Text(".1"), "line6\n");
+  EXPECT_EQ(Text(".2"), "line5\n");
+  EXPECT_EQ(Text(".3"), "none");
+}
+
+TEST_F(LogFileTest, FilesEndWithAWholeLineWhereTheyCan) {
+  LogFile file = Open(10, 5);
+  file.Append("abc\ndef\nghi\njkl\n");
+  EXPECT_EQ(Text(".1"), "abc\ndef\n");
+  EXPECT_EQ(Text(), "ghi\njkl\n");
+  file.Append("0123456789012345\n");
+  EXPECT_EQ(Tail(0), "abc\ndef\nghi\njkl\n0123456789012345\n");
+}
+
+TEST_F(LogFileTest, OneFileIsOverwritten) {
+  LogFile file = Open(6, 1);
+  file.Append("abc\ndef\nghi\n");
+  EXPECT_EQ(Text(), "ghi\n");
+  EXPECT_EQ(Text(".1"), "none");
+}
+
+TEST_F(LogFileTest, AFullDiskIsCountedAndSaid) {
+  auto file = LogFile::Open("/dev/full", {});
+  ASSERT_TRUE(file.ok());
+  file->Append("12345");
+  file->Append("678");
+  EXPECT_EQ(file->lost_bytes(), 8);
+}
+
+TEST_F(LogFileTest, AnUnwritablePlaceIsAnError) {
+  EXPECT_THAT(LogFile::Open("/no/such/a.log", {}).status().ToString(),
+              HasSubstr("/no/such/a.log"));
+}
+
+TEST_F(LogFileTest, TheTailIsCountedInLinesOverFiles) {
+  LogFile file = Open(10, 9);
+  for (int i = 0; i < 6; ++i) file.Append(absl::StrCat("line", i, "\n"));
+  EXPECT_EQ(Tail(1), "line5\n");
+  EXPECT_EQ(Tail(3), "line3\nline4\nline5\n");
+  EXPECT_EQ(Tail(100), "line0\nline1\nline2\nline3\nline4\nline5\n");
+  file.Append("open");
+  EXPECT_EQ(Tail(1), "open");
+  EXPECT_EQ(Tail(2), "line5\nopen");
+}
+
+TEST_F(LogFileTest, AReaderFollowsOverRotations) {
+  LogFile file = Open(10, 9);
+  file.Append("one\n");
+  auto reader = LogReader::Open(path_, 0);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(ReadOn(&*reader), "one\n");
+  EXPECT_EQ(ReadOn(&*reader), "");
+  file.Append("two\n");
+  file.Append("three\n");
+  file.Append("four\n");
+  file.Append("five\n");
+  EXPECT_EQ(ReadOn(&*reader), "two\nthree\nfour\nfive\n");
+  EXPECT_EQ(ReadOn(&*reader), "");
+}
+
+TEST_F(LogFileTest, AReaderThatWasOvertakenGoesOnWithTheOldest) {
+  LogFile file = Open(6, 2);
+  file.Append("one\n");
+  auto reader = LogReader::Open(path_, 0);
+  ASSERT_TRUE(reader.ok());
+  for (const char* line : {"two\n", "three\n", "four\n", "five\n"}) {
+    file.Append(line);
+  }
+  // What the open file still holds, then what is kept.
+  EXPECT_EQ(ReadOn(&*reader), "one\nfour\nfive\n");
+}
+
+TEST_F(LogFileTest, ALinkIsFollowed) {
+  LogFile file = Open(10, 3);
+  file.Append("abcdefgh\n");
+  file.Append("ijk\n");
+  const std::string link = folder_.path() + "/link.log";
+  ASSERT_EQ(symlink(path_.c_str(), link.c_str()), 0);
+  auto reader = LogReader::Open(link, 0);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(ReadOn(&*reader), "abcdefgh\nijk\n");
+}
+
+TEST_F(LogFileTest, ALogThatIsNotThereIsAnError) {
+  EXPECT_EQ(LogReader::Open(path_, 0).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(LogReader::Open(path_, 5).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(LogFileTest, TheLogsOfAnActorAreFoundInOrder) {
+  for (const char* name : {"Counter-actor-12.10.log", "Counter-actor-12.2.log",
+                           "Counter-actor-1.0.log", "Counter-actor-12.0.log",
+                           "Counter-actor-12.0.log.1", "notes.txt"}) {
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() + "/" + name, "").ok());
+  }
+  auto path = [&](const std::string& name) {
+    return folder_.path() + "/" + name;
+  };
+  EXPECT_THAT(FindActorLogs(folder_.path(), "actor-12"),
+              ElementsAre(path("Counter-actor-12.0.log"),
+                          path("Counter-actor-12.2.log"),
+                          path("Counter-actor-12.10.log")));
+  EXPECT_THAT(FindActorLogs(folder_.path(), "actor-3"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace miniray
