@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/time/time.h"
 #include "runtime/head/head_streams.h"
+#include "runtime/head/state_query.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
@@ -57,7 +59,10 @@ grpc::ServerUnaryReactor* HeadService::HasPackage(
     grpc::CallbackServerContext* context, const v1::HasPackageRequest* request,
     v1::HasPackageResponse* response) {
   absl::Status status = CheckToken(*context, token_);
-  if (status.ok()) response->set_present(packages_->Has(request->package_id()));
+  if (status.ok()) {
+    packages_->MarkUsed(request->package_id());
+    response->set_present(packages_->Has(request->package_id()));
+  }
   return Finish(context, status);
 }
 
@@ -76,6 +81,7 @@ grpc::ServerWriteReactor<v1::PackageChunk>* HeadService::GetPackage(
     return new RefusedStream<grpc::ServerWriteReactor<v1::PackageChunk>>(
         status);
   }
+  packages_->MarkUsed(request->package_id());
   return NewPackageDownload(packages_, request->package_id());
 }
 
@@ -149,7 +155,18 @@ grpc::ServerUnaryReactor* HeadService::GetClusterState(
     const v1::GetClusterStateRequest* request,
     v1::GetClusterStateResponse* response) {
   absl::Status status = CheckToken(*context, token_);
-  if (status.ok()) *response = state_->Snapshot();
+  if (status.ok()) status = CheckQuery(*request);
+  if (!status.ok()) return Finish(context, status);
+  *response = state_->Snapshot();
+  if (Wants(*request, v1::TABLE_PACKAGES)) {
+    for (const PackageStore::Entry& entry : packages_->List()) {
+      v1::PackageInfo* info = response->add_packages();
+      info->set_package_id(entry.package_id);
+      info->set_size(entry.bytes);
+      info->set_last_used_unix_ms(absl::ToUnixMillis(entry.last_used));
+    }
+  }
+  ApplyQuery(*request, response);
   return Finish(context, status);
 }
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -80,6 +82,32 @@ bool PackageStore::Has(absl::string_view package_id) const {
   struct stat st;
   return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
          access(path.c_str(), X_OK) == 0;
+}
+
+std::vector<PackageStore::Entry> PackageStore::List() const {
+  std::vector<Entry> entries;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder_, error), end;
+       !error && file != end; file.increment(error)) {
+    Entry entry = {file->path().filename().string()};
+    struct stat st;
+    if (!Has(entry.package_id) || stat(file->path().c_str(), &st) != 0) {
+      continue;  // One that is being written, or is gone by now.
+    }
+    entry.bytes = st.st_size;
+    entry.last_used = absl::TimeFromTimespec(st.st_mtim);
+    entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.package_id < b.package_id;
+  });
+  return entries;
+}
+
+void PackageStore::MarkUsed(absl::string_view package_id) const {
+  if (!IsValidId(package_id)) return;
+  // Fails where it is not there.
+  (void)utimensat(AT_FDCWD, PathOf(package_id).c_str(), nullptr, 0);
 }
 
 absl::StatusOr<std::unique_ptr<PackageStore::Writer>> PackageStore::Write(

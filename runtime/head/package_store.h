@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace miniray {
 
@@ -42,6 +44,17 @@ class PackageStore {
   static bool IsValidId(absl::string_view package_id);
 
   bool Has(absl::string_view package_id) const;
+
+  struct Entry {
+    std::string package_id;
+    int64_t bytes = 0;
+    absl::Time last_used;
+  };
+  // What is there, by id.
+  std::vector<Entry> List() const;
+  // Somebody wants the package, if it is there.
+  void MarkUsed(absl::string_view package_id) const;
+
   // Where the package is, or would be.
   std::string PathOf(absl::string_view package_id) const;
   // Errors: INVALID_ARGUMENT, not an id; those of the file system.

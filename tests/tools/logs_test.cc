@@ -191,6 +191,15 @@ TEST_F(LogsTest, Lists) {
   EXPECT_EQ(List({"placement-groups"}).size(), 0);
   EXPECT_EQ(List({"actors"}).size(), 1);
   EXPECT_EQ(List({"jobs"}).size(), 1);
+  EXPECT_EQ(List({"packages"}).size(), 1);
+  EXPECT_EQ(List({"actors", "--filter", "state=ALIVE"}).size(), 1);
+  EXPECT_EQ(List({"actors", "--filter", "state=dead"}).size(), 0);
+  const std::vector<std::string> both = {"actors", "--filter", "state=alive",
+                                         "--filter", "name=other"};
+  EXPECT_EQ(List(both).size(), 0);
+  const CommandResult wrong = Run({"list", "actors", "--filter", "colour=red"});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("'colour'"));
   EXPECT_THAT(Run({"list", "actors"}).out,
               AllOf(HasSubstr("talker"), HasSubstr("alive")));
   driver->Wait();

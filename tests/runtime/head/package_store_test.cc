@@ -1,5 +1,6 @@
 #include "runtime/head/package_store.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
@@ -159,6 +161,26 @@ TEST_F(PackageStoreTest, AFolderThatCannotBeMade) {
 TEST_F(PackageStoreTest, AFileThatCannotBeRunIsNoPackage) {
   ASSERT_THAT(WriteFileAtomically(store_.PathOf(kAbc), "abc", 0600), IsOk());
   EXPECT_FALSE(store_.Has(kAbc));
+}
+
+TEST(PackageListTest, TellsWhatIsThereAndWhenItWasWanted) {
+  const TempFolder folder;
+  const PackageStore store(folder.path());
+  EXPECT_TRUE(store.List().empty());
+  const std::string id(64, 'a');
+  ASSERT_THAT(WriteFileAtomically(folder / id, "text", 0700), IsOk());
+  ASSERT_THAT(WriteFileAtomically(folder / (id + ".tmp-1"), "x", 0700), IsOk());
+  ASSERT_THAT(WriteFileAtomically(folder / "other", "x", 0700), IsOk());
+  const timespec old[2] = {{1000, 0}, {1000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, (folder / id).c_str(), old, 0), 0);
+  ASSERT_EQ(store.List().size(), 1);
+  EXPECT_EQ(store.List()[0].package_id, id);
+  EXPECT_EQ(store.List()[0].bytes, 4);
+  EXPECT_EQ(store.List()[0].last_used, absl::FromUnixSeconds(1000));
+  store.MarkUsed(id);
+  store.MarkUsed("../other");
+  store.MarkUsed(std::string(64, 'b'));
+  EXPECT_GT(store.List()[0].last_used, absl::FromUnixSeconds(1000));
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// What GetClusterState is asked for: which tables, and which of their records.
+
+#ifndef MINIRAY_RUNTIME_HEAD_STATE_QUERY_H_
+#define MINIRAY_RUNTIME_HEAD_STATE_QUERY_H_
+
+#include "absl/status/status.h"
+#include "proto/head.pb.h"
+
+namespace miniray {
+
+// True if the request wants this table; without any it wants all but packages.
+bool Wants(const v1::GetClusterStateRequest& request, v1::Table table);
+
+// Errors: INVALID_ARGUMENT, a filter names no field of a wanted table, or a
+// value that the field cannot have; says which there are.
+absl::Status CheckQuery(const v1::GetClusterStateRequest& request);
+
+// Takes out of `state` what the request does not want. Where several tables are
+// wanted, a filter concerns those that have its field. REQUIRES: CheckQuery.
+void ApplyQuery(const v1::GetClusterStateRequest& request,
+                v1::GetClusterStateResponse* state);
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_HEAD_STATE_QUERY_H_
