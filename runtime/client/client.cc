@@ -38,6 +38,8 @@ namespace internal {
 namespace {
 
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+// Between two looks at whether to go on waiting for a connection.
+constexpr absl::Duration kDialPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(1);
 // Whoever ends actors is mostly about to end itself.
@@ -76,7 +78,7 @@ class ClientImpl : public Client {
     registration.set_pid(getpid());
     registration.set_wants_output(options_.log_to_driver);
     session_ = std::make_unique<DriverSession>(stub_.get(), options_.token,
-                                               registration);
+                                               registration, channel_.get());
     absl::Status status = session_->Begin(options_.connect_timeout);
     if (status.ok() || status.code() == absl::StatusCode::kUnauthenticated ||
         status.code() == absl::StatusCode::kAlreadyExists ||
@@ -282,6 +284,11 @@ class ClientImpl : public Client {
       grpc::ClientContext context;
       PrepareContext(&context, options_.token, deadline - absl::Now());
       context.set_wait_for_ready(true);
+      // Dials more often than the channel by itself.
+      while (!AwaitConnected(channel_.get(), absl::Now() + kDialPeriod)) {
+        absl::MutexLock lock(&mu_);
+        if (closed_ || absl::Now() >= deadline) break;
+      }
       const grpc::Status status =
           (stub_.get()->*method)(&context, request, response);
       if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||

@@ -18,6 +18,8 @@ namespace internal {
 namespace {
 
 // Longer than the head waits for the job's actors to end.
+// End waits as long.
+constexpr absl::Duration kDialTime = absl::Milliseconds(500);
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(7);
 
 // Nothing that trying again would change.
@@ -63,10 +65,12 @@ std::string FormatOutput(const v1::ProcessOutput& output) {
 }
 
 DriverSession::DriverSession(v1::Head::Stub* stub, std::string token,
-                             v1::RegisterDriver registration)
+                             v1::RegisterDriver registration,
+                             grpc::Channel* channel)
     : stub_(stub),
       token_(std::move(token)),
-      registration_(std::move(registration)) {}
+      registration_(std::move(registration)),
+      channel_(channel) {}
 
 absl::Status DriverSession::Begin(absl::Duration timeout) {
   thread_ = std::thread([this] { Loop(); });
@@ -121,6 +125,13 @@ void DriverSession::Loop() {
     }
     if (wake_.WaitForNotificationWithTimeout(backoff)) return;
     backoff = std::min(backoff * 2, absl::Duration(absl::Seconds(1)));
+    // A head that was just started again gives its drivers a moment only.
+    while (channel_ != nullptr &&
+           !AwaitConnected(channel_, absl::Now() + kDialTime)) {
+      absl::MutexLock lock(&mu_);
+      if (ending_) return;
+      if (!registered_) break;
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "grpcpp/channel.h"
 #include "proto/head.grpc.pb.h"
 
 namespace miniray {
@@ -22,8 +23,10 @@ namespace internal {
 class DriverSession {
  public:
   // `stub` outlives it.
+  // channel: the stub's, to dial again soon when it broke; may be null.
   DriverSession(v1::Head::Stub* stub, std::string token,
-                v1::RegisterDriver registration);
+                v1::RegisterDriver registration,
+                grpc::Channel* channel = nullptr);
   ~DriverSession() { End(); }
 
   // Blocks until the head has accepted the driver. Errors: UNAVAILABLE, no
@@ -44,6 +47,7 @@ class DriverSession {
   v1::Head::Stub* const stub_;
   const std::string token_;
   const v1::RegisterDriver registration_;
+  grpc::Channel* const channel_;
   absl::Notification wake_;
 
   absl::Mutex mu_;

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,22 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
         address, credentials, args, std::move(faults));
   }
   return grpc::CreateCustomChannel(address, credentials, args);
+}
+
+bool AwaitConnected(grpc::Channel* channel, absl::Time deadline) {
+  constexpr absl::Duration kRedial = absl::Milliseconds(200);
+  while (true) {
+    if (channel->GetState(/*try_to_connect=*/false) ==
+        GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      grpc::experimental::ChannelResetConnectionBackoff(channel);
+    }
+    const absl::Time now = absl::Now();
+    if (channel->WaitForConnected(
+            absl::ToChronoTime(std::min(deadline, now + kRedial)))) {
+      return true;
+    }
+    if (absl::Now() >= deadline) return false;
+  }
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {

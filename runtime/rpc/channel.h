@@ -32,6 +32,11 @@ inline constexpr char kResumeKey[] = "miniray-resume";
 // and no HTTP proxy. Nothing is sent yet.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
+// Waits until the channel is connected, at most until `deadline`; returns
+// whether it is. Dials several times a second meanwhile: by itself a channel
+// whose attempt failed makes the next one only seconds later.
+bool AwaitConnected(grpc::Channel* channel, absl::Time deadline);
+
 // Sets what every server of the runtime needs (limits, keep-alive policy).
 void ConfigureServer(grpc::ServerBuilder* builder);
 

@@ -17,6 +17,8 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+// Stop waits as long.
+constexpr absl::Duration kDialTime = absl::Milliseconds(500);
 constexpr size_t kMaxToldExits = 1000;
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
@@ -75,6 +77,17 @@ void HeadLink::DialLoop() {
                  << status.message() << "; trying again";
     if (stopping_.WaitForNotificationWithTimeout(backoff)) return;
     backoff = std::min(backoff * 2, kMaxBackoff);
+    // A head that was just started again is not to wait for us. Before it ever
+    // answered, the reason why not is of interest.
+    bool registered = false;
+    {
+      absl::MutexLock lock(&mu_);
+      registered = registered_;
+    }
+    while (!AwaitConnected(options_.channel, absl::Now() + kDialTime) &&
+           registered) {
+      if (stopping_.HasBeenNotified()) return;
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "grpcpp/channel.h"
 #include "proto/head.grpc.pb.h"
 #include "proto/head.pb.h"
 
@@ -26,6 +27,7 @@ class HeadLink {
   struct Options {
     std::string head_address;
     std::string token;
+    grpc::Channel* channel = nullptr;  // The stub's; outlives the link.
   };
   // Called by the link's thread, without a lock of the link.
   struct Callbacks {

@@ -42,7 +42,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
                    .max_bytes = options_.package_cache_bytes},
                   stub_.get()),
         link_(
-            {.head_address = options_.head_address, .token = options_.token},
+            {.head_address = options_.head_address,
+             .token = options_.token,
+             .channel = channel_.get()},
             stub_.get(),
             {.describe = [this](v1::RegisterNode* node) { Describe(node); },
              .on_command =

@@ -2,12 +2,13 @@
 
 #include "runtime/rpc/channel.h"
 
+#include <memory>
 #include <string>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/server_context.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "grpcpp/grpcpp.h"
 #include "grpcpp/test/server_context_test_spouse.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -64,6 +65,47 @@ TEST(PrepareContextTest, SetsTheDeadline) {
   const absl::Time deadline = absl::FromChrono(context.deadline());
   EXPECT_GE(deadline, before + absl::Seconds(99));
   EXPECT_LE(deadline, absl::Now() + absl::Seconds(101));
+}
+
+// A server at a port that it had before.
+class RestartedServer {
+ public:
+  bool Start() {
+    grpc::ServerBuilder builder;
+    ConfigureServer(&builder);
+    builder.AddListeningPort("127.0.0.1:" + std::to_string(port_),
+                             grpc::InsecureServerCredentials(), &port_);
+    service_ = std::make_unique<grpc::CallbackGenericService>();
+    builder.RegisterCallbackGenericService(service_.get());
+    server_ = builder.BuildAndStart();
+    return server_ != nullptr;
+  }
+  void Stop() {
+    server_->Shutdown(absl::ToChronoTime(absl::Now()));
+    server_.reset();
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::CallbackGenericService> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(AwaitConnectedTest, FindsAServerSoonAfterItsRestart) {
+  RestartedServer server;
+  ASSERT_TRUE(server.Start());
+  const auto channel = MakeChannel(server.address());
+  EXPECT_TRUE(AwaitConnected(channel.get(), absl::Now() + absl::Seconds(10)));
+  server.Stop();
+  // Long enough for several attempts to fail.
+  EXPECT_FALSE(
+      AwaitConnected(channel.get(), absl::Now() + absl::Milliseconds(500)));
+  ASSERT_TRUE(server.Start());
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(AwaitConnected(channel.get(), start + absl::Seconds(10)));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  server.Stop();
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// A few seconds of chaos; see README.md for longer runs.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/process_tools.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+RunResult RunChaos(std::vector<std::string> args) {
+  ProcessTree tree;
+  tree.env()["MINIRAY_BIN"] = BuiltProgram("tools/miniray");
+  args.insert(args.begin(), BuiltProgram("tools/chaos"));
+  return tree.Run(args);
+}
+
+TEST(ChaosTest, EverythingHoldsForAFewSeconds) {
+  const RunResult result =
+      RunChaos({"--seed=20", "--seconds=10", "--lease=1.5"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("kill actor"), HasSubstr("head starts again"),
+                    HasSubstr("all held (seed 20)")));
+}
+
+TEST(ChaosTest, EverythingHoldsOnLoopback) {
+  const RunResult result = RunChaos(
+      {"--seed=21", "--seconds=4", "--lease=1.5", "--network=loopback"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
+// The checks see what they are to see.
+TEST(ChaosTest, LostStateIsNoticed) {
+  const RunResult result = RunChaos(
+      {"--seed=20", "--seconds=3", "--lease=1.5", "--sabotage=forget"});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("FAILED with seed 20"),
+                                HasSubstr("was told the count")));
+}
+
+TEST(ChaosTest, ALeftoverIsNoticed) {
+  const RunResult result = RunChaos(
+      {"--seed=20", "--seconds=1", "--lease=1.5", "--sabotage=orphan"});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("left over:"), HasSubstr("sleep")));
+}
+
+TEST(ChaosTest, MistakesOnTheCommandLine) {
+  for (const std::string arg : {"--seed=x", "--seconds=0", "--seconds=1e9",
+                                "--lease=0", "--network=x", "--no_such"}) {
+    const RunResult result = RunChaos({arg});
+    EXPECT_EQ(result.exit_code, 2) << arg;
+    EXPECT_THAT(result.err, HasSubstr(arg)) << arg;
+  }
+}
+
+}  // namespace
+}  // namespace miniray
