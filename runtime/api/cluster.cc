@@ -98,6 +98,16 @@ void TakeFlags(int& argc, char** argv) {
   argv[argc] = nullptr;
 }
 
+v1::Resources ToProto(const ResourceOptions& options) {
+  v1::Resources resources;
+  auto& quantity = *resources.mutable_quantity();
+  quantity["CPU"] = options.cpu;
+  quantity["GPU"] = options.gpu;
+  quantity["memory"] = options.memory_bytes;
+  for (const auto& [name, value] : options.custom) quantity[name] = value;
+  return resources;
+}
+
 }  // namespace
 
 namespace {
@@ -282,6 +292,37 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
   return Cluster(std::move(state));
 }
 
+absl::StatusOr<PlacementGroup> Cluster::CreatePlacementGroup(
+    const PlacementGroupOptions& options) const {
+  if (!IsUtf8(options.name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the placement group's name is not UTF-8: ", ToUtf8(options.name)));
+  }
+  v1::PlacementGroupSpec spec;
+  spec.set_name(options.name);
+  spec.set_detached(options.detached);
+  switch (options.strategy) {
+    case PlacementStrategy::kPack:
+      spec.set_strategy(v1::PLACEMENT_STRATEGY_PACK);
+      break;
+    case PlacementStrategy::kSpread:
+      spec.set_strategy(v1::PLACEMENT_STRATEGY_SPREAD);
+      break;
+    case PlacementStrategy::kStrictPack:
+      spec.set_strategy(v1::PLACEMENT_STRATEGY_STRICT_PACK);
+      break;
+    case PlacementStrategy::kStrictSpread:
+      spec.set_strategy(v1::PLACEMENT_STRATEGY_STRICT_SPREAD);
+      break;
+  }
+  for (const ResourceOptions& bundle : options.bundles) {
+    *spec.add_bundles() = ToProto(bundle);
+  }
+  MR_ASSIGN_OR_RETURN(const v1::PlacementGroupInfo info,
+                      client()->CreatePlacementGroup(std::move(spec)));
+  return PlacementGroup(client(), info.placement_group_id());
+}
+
 absl::StatusOr<internal::ActorIdentity> Cluster::Create(
     const ActorOptions& options, const std::string& class_name,
     const internal::ArgumentList& args, bool saves_state) const {
@@ -296,13 +337,14 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_class_name(class_name);
   spec.set_name(options.name);
   spec.set_actor_namespace(options.actor_namespace);
-  auto& quantity = *spec.mutable_resources()->mutable_quantity();
-  quantity["CPU"] = options.resources.cpu;
-  quantity["GPU"] = options.resources.gpu;
-  quantity["memory"] = options.resources.memory_bytes;
-  for (const auto& [name, value] : options.resources.custom) {
-    quantity[name] = value;
-  }
+  *spec.mutable_resources() = ToProto(options.resources);
+  spec.set_get_if_exists(options.get_if_exists);
+  spec.set_node_id(options.node_id);
+  spec.set_soft_affinity(options.soft_affinity);
+  spec.mutable_node_labels()->insert(options.node_labels.begin(),
+                                     options.node_labels.end());
+  spec.set_placement_group_id(options.placement_group.id());
+  if (options.bundle_index >= 0) spec.set_bundle_index(options.bundle_index);
   spec.set_max_restarts(options.max_restarts);
   spec.set_detached(options.detached);
   spec.set_num_threads(options.num_threads);

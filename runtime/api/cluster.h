@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/api/actor_handle.h"
+#include "runtime/api/placement_group.h"
 
 namespace miniray {
 
@@ -66,6 +67,13 @@ struct ResourceOptions {
   double gpu = 0;
   double memory_bytes = 0;
   std::map<std::string, double> custom;
+};
+
+struct PlacementGroupOptions {
+  std::string name;  // For people.
+  PlacementStrategy strategy = PlacementStrategy::kPack;
+  std::vector<ResourceOptions> bundles;  // At least one.
+  bool detached = false;                 // Outlives its driver.
 };
 
 // Methods that run beside the others, in threads of their own. The class must
@@ -128,6 +136,18 @@ struct ActorOptions {
   // order of the calls.
   int max_concurrency = 1;
   std::vector<ConcurrencyGroup> concurrency_groups;
+  // If a living actor of this class has the name: that one instead of an error.
+  bool get_if_exists = false;
+  // Only on this node (ActorContext::node_id, NodeInfo.node_id). soft_affinity:
+  // elsewhere if that one is dead or could never hold the actor.
+  std::string node_id;
+  bool soft_affinity = false;
+  // Only on nodes that have all of these (miniray start --labels).
+  std::map<std::string, std::string> node_labels;
+  // Takes its resources from the group: from the bundle of that index; -1: from
+  // any that has room.
+  PlacementGroup placement_group;
+  int bundle_index = -1;
   // Only for classes with SaveState, which run one method at a time.
   SaveStatePolicy save_state = SaveStatePolicy::BeforeReplies();
 };
@@ -181,6 +201,11 @@ class Cluster {
         Find(name, actor_namespace, internal::DemangledName(typeid(T))));
     return ActorHandle<T>(client(), std::move(identity));
   }
+
+  // Reserves room for several actors, all or nothing; returns at once (see
+  // PlacementGroup::WaitReady). Errors: INVALID_ARGUMENT. UNAVAILABLE.
+  absl::StatusOr<PlacementGroup> CreatePlacementGroup(
+      const PlacementGroupOptions& options) const;
 
   // Nodes, actors and jobs as the head knows them.
   absl::StatusOr<v1::GetClusterStateResponse> GetState() const;

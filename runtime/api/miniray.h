@@ -7,6 +7,7 @@
 #include "runtime/api/actor_macro.h"
 #include "runtime/api/cluster.h"
 #include "runtime/api/object_ref.h"
+#include "runtime/api/placement_group.h"
 #include "runtime/base/plugin_abi.h"
 
 #endif  // MINIRAY_RUNTIME_API_MINIRAY_H_

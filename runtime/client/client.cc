@@ -204,6 +204,34 @@ class ClientImpl : public Client {
     return Unary(&v1::Head::Stub::KillActor, request, &response, kKillTimeout);
   }
 
+  absl::StatusOr<v1::PlacementGroupInfo> CreatePlacementGroup(
+      v1::PlacementGroupSpec spec) override {
+    spec.set_placement_group_id(NewId("group"));
+    spec.set_job_id(options_.job_id);
+    v1::CreatePlacementGroupRequest request;
+    *request.mutable_spec() = std::move(spec);
+    v1::CreatePlacementGroupResponse response;
+    MR_RETURN_IF_ERROR(
+        Unary(&v1::Head::Stub::CreatePlacementGroup, request, &response));
+    return std::move(*response.mutable_group());
+  }
+
+  absl::StatusOr<v1::PlacementGroupInfo> GetPlacementGroup(
+      const v1::GetPlacementGroupRequest& request) override {
+    v1::GetPlacementGroupResponse response;
+    MR_RETURN_IF_ERROR(
+        Unary(&v1::Head::Stub::GetPlacementGroup, request, &response,
+              kHeadTimeout + absl::Milliseconds(request.wait_ms())));
+    return std::move(*response.mutable_group());
+  }
+
+  absl::Status RemovePlacementGroup(const std::string& id) override {
+    v1::RemovePlacementGroupRequest request;
+    request.set_placement_group_id(id);
+    v1::RemovePlacementGroupResponse response;
+    return Unary(&v1::Head::Stub::RemovePlacementGroup, request, &response);
+  }
+
   absl::StatusOr<v1::GetClusterStateResponse> GetClusterState() override {
     v1::GetClusterStateResponse response;
     MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetClusterState,

@@ -78,6 +78,13 @@ class Client {
   virtual absl::Status KillActor(const ActorIdentity& actor,
                                  bool no_restart) = 0;
 
+  // The group's id and job are filled in.
+  virtual absl::StatusOr<v1::PlacementGroupInfo> CreatePlacementGroup(
+      v1::PlacementGroupSpec spec) = 0;
+  virtual absl::StatusOr<v1::PlacementGroupInfo> GetPlacementGroup(
+      const v1::GetPlacementGroupRequest& request) = 0;
+  virtual absl::Status RemovePlacementGroup(const std::string& id) = 0;
+
   virtual absl::StatusOr<v1::GetClusterStateResponse> GetClusterState() = 0;
 
   // Leaves the cluster: pending calls fail with CANCELLED, a driver's job ends.

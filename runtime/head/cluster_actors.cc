@@ -71,6 +71,9 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
     return absl::FailedPreconditionError(
         absl::StrCat("job ", spec.job_id(), " has ended"));
   }
+  if (!spec.placement_group_id().empty()) {
+    MR_RETURN_IF_ERROR(CheckGroupOf(spec, request));
+  }
   if (!spec.name().empty()) {
     const Actor* holder = FindByName(spec.name(), spec.actor_namespace());
     if (holder != nullptr && spec.get_if_exists() &&
@@ -91,8 +94,11 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
   actor->info = NewInfo(spec, request);
   actor->info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
   if (!spec.detached()) job_actors_[spec.job_id()].insert(spec.actor_id());
-  queue_.push_back(spec.actor_id());
-  actor->queue_position = next_queue_position_++;
+  if (!spec.placement_group_id().empty()) {
+    groups_.find(spec.placement_group_id())
+        ->second.actors.insert(spec.actor_id());
+  }
+  Enqueue(actor.get());
   Touch(actor.get());
   return (actors_[spec.actor_id()] = std::move(actor)).get();
 }
@@ -143,8 +149,8 @@ void ClusterState::UndoCreation(const std::string& actor_id) {
   Actor* actor = FindActor(actor_id);
   if (actor == nullptr) return;
   ReleaseResources(actor);  // No order has left.
+  Dequeue(actor);
   Unlist(*actor);
-  std::erase(queue_, actor_id);
   std::erase(graveyard_, actor_id);
   dirty_.actors.erase(actor_id);
   dirty_.created.erase(CreationOf(*actor));
@@ -162,6 +168,10 @@ void ClusterState::Unlist(const Actor& actor) {
     if (it != names_.end() && it->second == actor.info.actor_id()) {
       names_.erase(it);
     }
+  }
+  if (const auto it = groups_.find(actor.spec->placement_group_id());
+      it != groups_.end()) {
+    it->second.actors.erase(actor.info.actor_id());
   }
   if (const auto it = job_actors_.find(actor.spec->job_id());
       it != job_actors_.end()) {
@@ -206,8 +216,7 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   actor->info.clear_node_id();
   actor->info.clear_hostname();
   Touch(actor);
-  queue_.push_back(actor->info.actor_id());
-  actor->queue_position = next_queue_position_++;
+  Enqueue(actor);
 }
 
 void ClusterState::OrderStop(Actor* actor, const std::string& reason) {
@@ -223,6 +232,7 @@ void ClusterState::StopActor(Actor* actor, const std::string& cause) {
 }
 
 void ClusterState::MarkDead(Actor* actor, const std::string& cause) {
+  Dequeue(actor);
   actor->info.set_state(v1::ACTOR_STATE_DEAD);
   actor->info.set_cause(cause);
   actor->info.clear_address();

@@ -154,6 +154,7 @@ void ClusterState::EndJob(Job* job, v1::JobState state,
 }
 
 void ClusterState::StopActorsOf(const Job& job, const std::string& cause) {
+  EndGroupsOf(job.info.job_id(), cause);
   const auto it = job_actors_.find(job.info.job_id());
   if (it == job_actors_.end()) return;
   // A copy: those that end leave the set.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
@@ -33,14 +34,23 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     node.info.set_address(request.address());
     node.info.set_pid(request.pid());
     node.info.set_state(v1::NODE_STATE_ALIVE);
+    *node.info.mutable_labels() = request.labels();
+    node.info.set_object_address(request.object_address());
     node.link = std::move(link);
     node.lease_end = options_.clock() + options_.lease;
     Dirty(&node);
     if (is_new) {
       node.total = total;
       node.available = total;
+      node.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
       LOG(INFO) << "node joined: " << NodeName(node.info) << " with "
                 << total.ToString();
+    }
+    ++node_epoch_;
+    NodeChanged(node, /*gained=*/true);
+    for (DemandClass* demands :
+         std::vector<DemandClass*>(blocked_.begin(), blocked_.end())) {
+      if (!demands->demand.group_id.empty()) MakeReady(demands);
     }
     v1::NodeCommand registered;
     registered.mutable_registered()->set_lease_ms(
@@ -99,6 +109,7 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   it->second.link.reset();
   if (it->second.info.state() != v1::NODE_STATE_ALIVE) return;
   it->second.info.set_state(v1::NODE_STATE_DISCONNECTED);
+  NodeChanged(it->second, /*gained=*/false);
   // A daemon that lives dials again at once; a stream that broke without that
   // is most likely a daemon that died, so its callers need not wait a whole
   // lease.
@@ -143,6 +154,13 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
   Dirty(node);
   dead_nodes_.push_back(node->info.node_id());
   node->link.reset();
+  ++node_epoch_;
+  NodeChanged(*node, /*gained=*/false);
+  for (DemandClass* demands :
+       std::vector<DemandClass*>(blocked_.begin(), blocked_.end())) {
+    // They may go elsewhere now.
+    if (demands->demand.soft) MakeReady(demands);
+  }
   for (const std::string& id : std::set<std::string>(node->actors)) {
     Actor* actor = FindActor(id);
     if (HasProcess(actor->info)) {
@@ -154,6 +172,7 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
       ReleaseResources(actor);
     }
   }
+  LoseBundlesOf(node);
   LoseJobsOf(*node, cause);
 }
 

@@ -112,7 +112,7 @@ absl::StatusOr<ClusterState::LogPlace> ClusterState::FindLog(
     node_id =
         actor->log_node_id.empty() ? actor->info.node_id() : actor->log_node_id;
     file = actor->info.log_file();
-    cause = actor->info.cause();
+    cause = Told(*actor).cause();
   } else {
     if (!job->info.submitted()) {
       return absl::FailedPreconditionError(absl::StrCat(

@@ -7,12 +7,14 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/head/demand.h"
 #include "runtime/head/resources.h"
 
 namespace miniray {
@@ -61,10 +63,30 @@ struct ActorRecord {
   bool holds_resources = false;  // Of info.node_id.
   // Why this incarnation was ordered to stop; empty: it was not.
   std::string stop_reason;
-  absl::Time infeasible_since = absl::InfiniteFuture();
+  int bundle = -1;  // Of its placement group, while it holds resources.
+  // While it waits for resources; else null.
+  DemandClass* waits_in = nullptr;
   int64_t queue_position = 0;
+  absl::Time queued_at;
   bool stored = false;      // Its creation is on disk.
   std::string log_node_id;  // Where its last process ran, or runs.
+};
+
+struct BundleRecord {
+  ResourceSet total;
+  ResourceSet available;
+  std::string node_id;  // Where it is reserved; empty: nowhere.
+};
+
+struct GroupRecord {
+  int64_t key = 0;
+  v1::PlacementGroupSpec spec;
+  v1::PlacementGroupInfo info;  // Without bundles.
+  std::vector<BundleRecord> bundles;
+  std::set<std::string> actors;  // Living ones.
+  std::string lost_node;  // "lost the node ... and ", while it waits anew.
+  absl::Time infeasible_since = absl::InfiniteFuture();
+  bool stored = false;  // Its creation is on disk.
 };
 
 struct JobRecord {

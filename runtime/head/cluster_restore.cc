@@ -43,6 +43,7 @@ absl::Status ClusterState::Restore() {
   Turn turn(this);
   if (options_.store == nullptr) return absl::OkStatus();
   MR_RETURN_IF_ERROR(RestoreNodes());
+  MR_RETURN_IF_ERROR(RestoreGroups());
   MR_RETURN_IF_ERROR(RestoreActors());
   return RestoreJobs();
 }
@@ -71,6 +72,48 @@ absl::Status ClusterState::RestoreNodes() {
   return options_.store->Read(StateStore::Table::kNodes, add);
 }
 
+absl::Status ClusterState::RestoreGroups() {
+  const auto add = [this](int64_t key, absl::string_view bytes) {
+    mu_.AssertHeld();
+    v1::StoredPlacementGroup row;
+    if (!row.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return BadRow(*options_.store, "a placement group that cannot be read");
+    }
+    const std::string& id = row.info().placement_group_id();
+    Group& group = groups_[id];
+    group.key = key;
+    group.stored = true;
+    group.spec = row.spec();
+    group.info = row.info();
+    group.info.clear_bundles();
+    const bool removed =
+        group.info.state() == v1::PLACEMENT_GROUP_STATE_REMOVED;
+    for (const v1::BundleInfo& info : row.info().bundles()) {
+      Bundle bundle;
+      MR_ASSIGN_OR_RETURN(bundle.total, ResourceSet::FromProto(info.total()));
+      const auto node = nodes_.find(info.node_id());
+      if (!removed && node != nodes_.end() &&
+          node->second.info.state() != v1::NODE_STATE_DEAD) {
+        bundle.node_id = info.node_id();
+        node->second.available.Subtract(bundle.total);
+      }
+      if (!removed) bundle.available = bundle.total;
+      group.bundles.push_back(std::move(bundle));
+    }
+    next_key_ = std::max(next_key_, key + 1);
+    if (removed) {
+      removed_groups_.push_back(id);
+      return absl::OkStatus();
+    }
+    if (!group.spec.detached()) job_groups_[group.spec.job_id()].insert(id);
+    if (group.info.state() != v1::PLACEMENT_GROUP_STATE_CREATED) {
+      group_queue_.push_back(id);
+    }
+    return absl::OkStatus();
+  };
+  return options_.store->Read(StateStore::Table::kPlacementGroups, add);
+}
+
 absl::Status ClusterState::RestoreActors() {
   std::map<int64_t, std::shared_ptr<const v1::ActorSpec>> specs;
   MR_RETURN_IF_ERROR(options_.store->Read(
@@ -85,7 +128,7 @@ absl::Status ClusterState::RestoreActors() {
         return absl::OkStatus();
       }));
   std::vector<const Actor*> dead;
-  std::vector<const Actor*> waiting;
+  std::vector<Actor*> waiting;
   const auto add = [&](int64_t key, absl::string_view bytes) {
     mu_.AssertHeld();
     v1::StoredActor row;
@@ -117,7 +160,17 @@ absl::Status ClusterState::RestoreActors() {
       if (node == nodes_.end()) {
         return BadRow(*options_.store, absl::StrCat("no node of actor ", id));
       }
-      node->second.available.Subtract(actor->request);
+      actor->bundle = row.bundle_index();
+      const auto group = groups_.find(actor->info.placement_group_id());
+      const bool in_bundle =
+          actor->bundle >= 0 && group != groups_.end() &&
+          actor->bundle < static_cast<int>(group->second.bundles.size()) &&
+          group->second.bundles[actor->bundle].node_id == node->first;
+      if (in_bundle) {
+        group->second.bundles[actor->bundle].available.Subtract(actor->request);
+      } else {
+        node->second.available.Subtract(actor->request);
+      }
       node->second.actors.insert(id);
       actor->holds_resources = true;
       if (!actor->spec->detached()) {
@@ -133,11 +186,13 @@ absl::Status ClusterState::RestoreActors() {
       if (!actor->spec->detached()) {
         job_actors_[actor->spec->job_id()].insert(id);
       }
+      if (const auto group = groups_.find(actor->spec->placement_group_id());
+          group != groups_.end()) {
+        group->second.actors.insert(id);
+      }
       if (!HasProcess(actor->info)) waiting.push_back(actor.get());
     }
     next_key_ = std::max(next_key_, key + 1);
-    next_queue_position_ =
-        std::max(next_queue_position_, actor->queue_position + 1);
     actors_[id] = std::move(actor);
     return absl::OkStatus();
   };
@@ -151,7 +206,7 @@ absl::Status ClusterState::RestoreActors() {
   std::sort(waiting.begin(), waiting.end(), [](const auto* a, const auto* b) {
     return a->queue_position < b->queue_position;
   });
-  for (const Actor* actor : waiting) queue_.push_back(actor->info.actor_id());
+  for (Actor* actor : waiting) Enqueue(actor);
   return absl::OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // The part of ClusterState that decides which actor runs where.
 
 #include <algorithm>
-#include <deque>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,53 +11,281 @@
 namespace miniray {
 namespace {
 
-// A node is filled up to this share before the next one is used, so that small
-// jobs stay together; beyond it load is spread.
-constexpr double kPackUntil = 0.5;
+// Beyond it, demands for which nobody waits are forgotten.
+constexpr size_t kMaxDemands = 256;
+// Beyond it, rankings start anew.
+constexpr size_t kMaxNodeChanges = 4096;
+// Named in a message.
+constexpr size_t kMaxDescribedNodes = 8;
 
 }  // namespace
+
+bool ClusterState::IsUsable(const Node& node) {
+  return node.info.state() == v1::NODE_STATE_ALIVE && node.link != nullptr;
+}
+
+// --- Nodes.
 
 ClusterState::Node* ClusterState::PickNode(const ResourceSet& request) {
   Node* best = nullptr;
   double best_score = 0;
   for (auto& [id, node] : nodes_) {
-    if (node.info.state() != v1::NODE_STATE_ALIVE || node.link == nullptr ||
-        !node.available.Covers(request)) {
+    if (!IsUsable(node)) continue;
+    const std::optional<double> score =
+        PlacementScore(request, node.available, node.total);
+    if (!score.has_value() || (best != nullptr && *score >= best_score)) {
       continue;
     }
-    ResourceSet after = node.available;
-    after.Subtract(request);
-    const double used = after.Utilisation(node.total, request);
-    // Below the threshold the fuller node wins, above it the emptier one.
-    const double score = used <= kPackUntil ? -used : 1 + used;
-    if (best == nullptr || score < best_score) {
-      best = &node;
-      best_score = score;
-    }
+    best = &node;
+    best_score = *score;
   }
   return best;
 }
 
-bool ClusterState::Feasible(const ResourceSet& request) const {
+std::optional<double> ClusterState::Score(const Demand& demand,
+                                          const Node& node) {
+  if (!IsUsable(node) || !demand.LabelsMatch(node.info)) return std::nullopt;
+  return PlacementScore(demand.request, node.available, node.total);
+}
+
+ClusterState::Node* ClusterState::PickNode(DemandClass* demands) {
+  const Demand& demand = demands->demand;
+  if (!demand.node_id.empty()) {
+    const auto it = nodes_.find(demand.node_id);
+    if (it != nodes_.end() && CouldHold(demand, it->second)) {
+      return Score(demand, it->second).has_value() ? &it->second : nullptr;
+    }
+    if (!demand.soft) return nullptr;
+  }
+  if (demands->ranked_changes < node_changes_begin_) {
+    demands->ranking.Clear();
+    for (const auto& [id, node] : nodes_) {
+      demands->ranking.Update(id, Score(demand, node));
+    }
+  } else {
+    for (auto i =
+             static_cast<size_t>(demands->ranked_changes - node_changes_begin_);
+         i < node_changes_.size(); ++i) {
+      const auto node = nodes_.find(node_changes_[i]);
+      demands->ranking.Update(
+          node_changes_[i],
+          node == nodes_.end() ? std::nullopt : Score(demand, node->second));
+    }
+  }
+  demands->ranked_changes =
+      node_changes_begin_ + static_cast<int64_t>(node_changes_.size());
+  const std::string* const best = demands->ranking.Best();
+  return best == nullptr ? nullptr : &nodes_.find(*best)->second;
+}
+
+bool ClusterState::CouldHold(const Demand& demand, const Node& node) {
+  return node.info.state() != v1::NODE_STATE_DEAD &&
+         demand.LabelsMatch(node.info) && node.total.Covers(demand.request);
+}
+
+bool ClusterState::Feasible(const Demand& demand) const {
+  if (!demand.group_id.empty()) return GroupCouldHold(demand);
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& item) {
-    return item.second.info.state() != v1::NODE_STATE_DEAD &&
-           item.second.total.Covers(request);
+    return (demand.node_id.empty() || demand.soft ||
+            demand.node_id == item.first) &&
+           CouldHold(demand, item.second);
   });
 }
 
 std::string ClusterState::DescribeNodes() const {
   std::vector<std::string> parts;
+  size_t others = 0;
   for (const auto& [id, node] : nodes_) {
     if (node.info.state() == v1::NODE_STATE_DEAD) continue;
+    if (parts.size() == kMaxDescribedNodes) {
+      ++others;
+      continue;
+    }
     parts.push_back(absl::StrCat(node.info.hostname(), " (", id, ") has ",
                                  node.total.ToString()));
+    if (node.info.labels().empty()) continue;
+    const std::map<std::string, std::string> labels(node.info.labels().begin(),
+                                                    node.info.labels().end());
+    absl::StrAppend(&parts.back(), ", labels ",
+                    absl::StrJoin(labels, " ", absl::PairFormatter("=")));
   }
   if (parts.empty()) return "the cluster has no nodes";
+  if (others > 0) parts.push_back(absl::StrCat("and ", others, " more nodes"));
   return absl::StrJoin(parts, "; ");
 }
 
-void ClusterState::TakeResources(Actor* actor, Node* node) {
-  node->available.Subtract(actor->request);
+void ClusterState::Take(Node* node, const ResourceSet& amount) {
+  node->available.Subtract(amount);
+  NodeChanged(*node, /*gained=*/false);
+}
+
+void ClusterState::Give(Node* node, const ResourceSet& amount) {
+  node->available.Add(amount);
+  NodeChanged(*node, /*gained=*/true);
+}
+
+void ClusterState::NodeChanged(const Node& node, bool gained) {
+  node_changes_.push_back(node.info.node_id());
+  if (node_changes_.size() > kMaxNodeChanges) {
+    node_changes_begin_ += static_cast<int64_t>(node_changes_.size());
+    node_changes_.clear();
+  }
+  if (!gained) return;
+  ++capacity_epoch_;
+  for (DemandClass* demands :
+       std::vector<DemandClass*>(blocked_.begin(), blocked_.end())) {
+    if (demands->demand.group_id.empty() &&
+        Score(demands->demand, node).has_value()) {
+      MakeReady(demands);
+    }
+  }
+}
+
+// --- Who waits.
+
+void ClusterState::Enqueue(Actor* actor) {
+  const Demand demand = Demand::Of(*actor->spec, actor->request);
+  const std::string key = demand.Key();
+  auto it = demands_.find(key);
+  if (it == demands_.end()) {
+    if (demands_.size() > kMaxDemands) {
+      std::erase_if(demands_, [](const auto& item) {
+        return item.second->waiting.empty();
+      });
+    }
+    it = demands_.emplace(key, std::make_unique<DemandClass>()).first;
+    it->second->demand = demand;
+  }
+  DemandClass* const demands = it->second.get();
+  actor->queue_position = next_queue_position_++;
+  actor->queued_at = options_.clock();
+  actor->waits_in = demands;
+  const bool first = demands->waiting.empty();
+  demands->waiting.emplace(actor->queue_position, actor->info.actor_id());
+  // Behind others, it waits as they do.
+  if (first) MakeReady(demands);
+}
+
+void ClusterState::Dequeue(Actor* actor) {
+  DemandClass* const demands = std::exchange(actor->waits_in, nullptr);
+  if (demands == nullptr) return;
+  const bool ready = demands->ready;
+  if (ready) ready_.erase({demands->waiting.begin()->first, demands});
+  demands->waiting.erase(actor->queue_position);
+  demands->ready = false;
+  if (demands->waiting.empty()) {
+    blocked_.erase(demands);
+    demands->infeasible_since = absl::InfiniteFuture();
+  } else if (ready) {
+    demands->ready = true;
+    ready_.emplace(demands->waiting.begin()->first, demands);
+  }
+}
+
+void ClusterState::MakeReady(DemandClass* demands) {
+  if (demands->ready || demands->waiting.empty()) return;
+  blocked_.erase(demands);
+  demands->ready = true;
+  ready_.emplace(demands->waiting.begin()->first, demands);
+}
+
+void ClusterState::Block(DemandClass* demands) {
+  if (demands->ready) {
+    ready_.erase({demands->waiting.begin()->first, demands});
+    demands->ready = false;
+  }
+  blocked_.insert(demands);
+  CheckFeasible(demands);
+}
+
+void ClusterState::CheckFeasible(DemandClass* demands) {
+  demands->feasible = Feasible(demands->demand);
+  if (demands->feasible) {
+    demands->infeasible_since = absl::InfiniteFuture();
+  } else if (demands->infeasible_since == absl::InfiniteFuture()) {
+    demands->infeasible_since = options_.clock();
+  }
+}
+
+std::string ClusterState::WaitReason(const DemandClass& demands) const {
+  const Demand& demand = demands.demand;
+  std::string text = absl::StrCat("waits for ", demand.ToString());
+  if (!demand.group_id.empty()) {
+    const auto group = groups_.find(demand.group_id);
+    if (group != groups_.end() &&
+        group->second.info.state() != v1::PLACEMENT_GROUP_STATE_CREATED) {
+      return absl::StrCat(text, ", which ", group->second.info.cause());
+    }
+  }
+  if (!demands.feasible) return absl::StrCat(text, ": no node has that much");
+  if (const auto node = nodes_.find(demand.node_id);
+      node != nodes_.end() && !IsUsable(node->second) &&
+      node->second.info.state() != v1::NODE_STATE_DEAD) {
+    return absl::StrCat(text, ": it is cut from the head");
+  }
+  return absl::StrCat(text, ": all of it is in use");
+}
+
+v1::ActorInfo ClusterState::Told(const Actor& actor) const {
+  v1::ActorInfo info = actor.info;
+  if (actor.waits_in == nullptr) return info;
+  const std::string reason = WaitReason(*actor.waits_in);
+  info.set_cause(info.cause().empty()
+                     ? reason
+                     : absl::StrCat(info.cause(), "; now it ", reason));
+  return info;
+}
+
+void ClusterState::FailInfeasible(absl::Time now) {
+  for (DemandClass* demands :
+       std::vector<DemandClass*>(blocked_.begin(), blocked_.end())) {
+    if (now < demands->infeasible_since + options_.infeasible_timeout) continue;
+    // Those that came later have waited for less.
+    while (!demands->waiting.empty()) {
+      Actor* const actor = FindActor(demands->waiting.begin()->second);
+      if (now < actor->queued_at + options_.infeasible_timeout) break;
+      MarkDead(actor, absl::StrCat("cannot be placed: it asks for ",
+                                   demands->demand.ToString(), ", but ",
+                                   DescribeNodes()));
+    }
+  }
+}
+
+// --- Placement.
+
+void ClusterState::ReleaseResources(Actor* actor) {
+  if (!actor->holds_resources) return;
+  actor->holds_resources = false;
+  Dirty(actor);
+  const auto it = nodes_.find(actor->info.node_id());
+  Node* const node = it == nodes_.end() ? nullptr : &it->second;
+  if (node != nullptr) node->actors.erase(actor->info.actor_id());
+  if (!ReleaseBundle(actor) && node != nullptr) Give(node, actor->request);
+  const auto processes = job_processes_.find(actor->info.job_id());
+  if (processes == job_processes_.end() ||
+      processes->second.erase(actor->info.actor_id()) == 0 ||
+      !processes->second.empty()) {
+    return;
+  }
+  job_processes_.erase(processes);
+  const auto job = jobs_.find(actor->info.job_id());
+  if (job != jobs_.end() && job->second.leaving_end != absl::InfiniteFuture()) {
+    EndDriverLink(&job->second);
+  }
+}
+
+bool ClusterState::Place(DemandClass* demands) {
+  Actor* const actor = FindActor(demands->waiting.begin()->second);
+  Node* node = nullptr;
+  if (demands->demand.group_id.empty()) {
+    node = PickNode(demands);
+    if (node == nullptr) return false;
+    Take(node, actor->request);
+  } else {
+    node = TakeBundle(demands->demand, actor);
+    if (node == nullptr) return false;
+  }
+  Dequeue(actor);
   node->actors.insert(actor->info.actor_id());
   actor->holds_resources = true;
   actor->info.set_node_id(node->info.node_id());
@@ -66,60 +294,35 @@ void ClusterState::TakeResources(Actor* actor, Node* node) {
   if (!actor->info.detached()) {
     job_processes_[actor->info.job_id()].insert(actor->info.actor_id());
   }
-}
-
-void ClusterState::ReleaseResources(Actor* actor) {
-  if (!actor->holds_resources) return;
-  actor->holds_resources = false;
-  Dirty(actor);
-  if (const auto it = job_processes_.find(actor->info.job_id());
-      it != job_processes_.end() &&
-      it->second.erase(actor->info.actor_id()) > 0 && it->second.empty()) {
-    job_processes_.erase(it);
-    const auto job = jobs_.find(actor->info.job_id());
-    if (job != jobs_.end() &&
-        job->second.leaving_end != absl::InfiniteFuture()) {
-      EndDriverLink(&job->second);
-    }
+  if (actor->info.state() == v1::ACTOR_STATE_PENDING) {
+    actor->info.set_state(v1::ACTOR_STATE_STARTING);
+    actor->info.clear_cause();
   }
-  const auto node = nodes_.find(actor->info.node_id());
-  if (node == nodes_.end()) return;
-  node->second.available.Add(actor->request);
-  node->second.actors.erase(actor->info.actor_id());
+  Touch(actor);
+  SendStart(*actor);
+  return true;
 }
 
 void ClusterState::Schedule() {
-  ScheduleJobs();
-  std::deque<std::string> waiting;
-  waiting.swap(queue_);
-  for (const std::string& id : waiting) {
-    Actor* actor = FindActor(id);
-    if (actor == nullptr || !IsLive(actor->info)) continue;
-    Node* node = PickNode(actor->request);
-    if (node == nullptr) {
-      queue_.push_back(id);
-      const bool feasible = Feasible(actor->request);
-      if (feasible) {
-        actor->infeasible_since = absl::InfiniteFuture();
-      } else if (actor->infeasible_since == absl::InfiniteFuture()) {
-        actor->infeasible_since = options_.clock();
-      }
-      if (actor->info.state() == v1::ACTOR_STATE_PENDING) {
-        actor->info.set_cause(absl::StrCat(
-            "waits for ", actor->request.ToString(),
-            feasible ? ": all of it is in use" : ": no node has that much"));
-      }
-      continue;
-    }
-    actor->infeasible_since = absl::InfiniteFuture();
-    TakeResources(actor, node);
-    if (actor->info.state() == v1::ACTOR_STATE_PENDING) {
-      actor->info.set_state(v1::ACTOR_STATE_STARTING);
-      actor->info.clear_cause();
-    }
-    Touch(actor);
-    SendStart(*actor);
+  // Jobs and groups are looked at again where there is more room than before.
+  if (scheduled_epoch_ != capacity_epoch_ ||
+      scheduled_jobs_ != job_queue_.size()) {
+    ScheduleJobs();
   }
+  if (scheduled_epoch_ != capacity_epoch_ ||
+      scheduled_groups_ != group_queue_.size()) {
+    ScheduleGroups();
+  }
+  scheduled_epoch_ = capacity_epoch_;
+  scheduled_jobs_ = job_queue_.size();
+  scheduled_groups_ = group_queue_.size();
+  while (!ready_.empty()) {
+    DemandClass* const demands = ready_.begin()->second;
+    if (!Place(demands)) Block(demands);
+  }
+  if (feasible_epoch_ == node_epoch_) return;
+  feasible_epoch_ = node_epoch_;
+  for (DemandClass* demands : blocked_) CheckFeasible(demands);
 }
 
 }  // namespace miniray

@@ -41,6 +41,17 @@ void ClusterState::Settle() {
       answer();
     }
   }
+  for (const std::string& id : std::exchange(touched_groups_, {})) {
+    const auto group = groups_.find(id);
+    const bool final =
+        group == groups_.end() ||
+        group->second.info.state() == v1::PLACEMENT_GROUP_STATE_REMOVED;
+    for (WaitList::Answer& answer :
+         group_waiters_.TakeChanged(id, final ? WaitList::kAnyVersion
+                                              : group->second.info.version())) {
+      answer();
+    }
+  }
   if (settling_) return;
   settling_ = true;
   while (true) {
@@ -91,6 +102,7 @@ std::vector<StateStore::Change> ClusterState::TakeChanges(Written* written) {
     row.set_stop_reason(actor->stop_reason);
     row.set_queue_position(actor->queue_position);
     row.set_log_node_id(actor->log_node_id);
+    row.set_bundle_index(actor->bundle);
     changes.push_back({Table::kActors, actor->key, row.SerializeAsString()});
     if (!IsLive(actor->info)) {
       changes.push_back({Table::kActorSpecs, actor->key, std::nullopt});
@@ -110,6 +122,15 @@ std::vector<StateStore::Change> ClusterState::TakeChanges(Written* written) {
     row.set_stop_reason(it->second.stop_reason);
     changes.push_back({Table::kJobs, it->second.key, row.SerializeAsString()});
   }
+  for (const std::string& id : written->groups) {
+    const auto it = groups_.find(id);
+    if (it == groups_.end()) continue;
+    v1::StoredPlacementGroup row;
+    *row.mutable_spec() = it->second.spec;
+    *row.mutable_info() = Told(it->second);
+    changes.push_back(
+        {Table::kPlacementGroups, it->second.key, row.SerializeAsString()});
+  }
   return changes;
 }
 
@@ -120,6 +141,11 @@ void ClusterState::ChangesWritten(const Written& written) {
   }
   for (const std::string& id : written.jobs) {
     if (const auto it = jobs_.find(id); it != jobs_.end()) {
+      it->second.stored = true;
+    }
+  }
+  for (const std::string& id : written.groups) {
+    if (const auto it = groups_.find(id); it != groups_.end()) {
       it->second.stored = true;
     }
   }
@@ -142,10 +168,15 @@ void ClusterState::ChangesFailed(const Written& written,
       UndoSubmission(id);
     }
   }
+  for (const std::string& id : written.groups) {
+    const auto it = groups_.find(id);
+    if (it != groups_.end() && !it->second.stored) UndoGroup(id);
+  }
   if (!written.created.empty()) Schedule();
   dirty_.nodes.insert(written.nodes.begin(), written.nodes.end());
   dirty_.actors.insert(written.actors.begin(), written.actors.end());
   dirty_.jobs.insert(written.jobs.begin(), written.jobs.end());
+  dirty_.groups.insert(written.groups.begin(), written.groups.end());
   dirty_.erased.insert(dirty_.erased.end(), written.erased.begin(),
                        written.erased.end());
   const absl::Status answer(absl::StatusCode::kResourceExhausted,
@@ -182,6 +213,13 @@ void ClusterState::Dirty(Job* job) {
   }
 }
 
+void ClusterState::Dirty(Group* group) {
+  if (options_.store == nullptr) return;
+  if (group->key == 0) group->key = next_key_++;
+  dirty_.groups.insert(group->info.placement_group_id());
+  if (!group->stored) dirty_.created.insert(CreationOf(*group));
+}
+
 void ClusterState::EraseRow(StateStore::Table table, int64_t key) {
   if (key != 0) dirty_.erased.push_back({table, key, std::nullopt});
 }
@@ -196,7 +234,7 @@ void ClusterState::ReplyActor(const Actor& actor, ActorCallback done) {
     effect.creation = CreationOf(actor);
     effect.failed = [done](const absl::Status& status) { done(status); };
   }
-  effect.run = [done = std::move(done), info = actor.info] { done(info); };
+  effect.run = [done = std::move(done), info = Told(actor)] { done(info); };
   effects_.push_back(std::move(effect));
 }
 

@@ -103,38 +103,46 @@ void ClusterState::ForgetNodesAndJobs() {
 void ClusterState::Tick() {
   Turn turn(this);
   const absl::Time now = options_.clock();
-  bool changed = false;
   for (auto& [id, node] : nodes_) {
     if (node.info.state() == v1::NODE_STATE_DEAD || now < node.lease_end) {
       continue;
     }
     LoseNode(&node, absl::StrCat("no sign of life for ",
                                  absl::FormatDuration(options_.lease)));
-    changed = true;
   }
   for (auto& [id, job] : jobs_) {
     if (now >= job.grace_end) {
       EndJob(&job, v1::JOB_STATE_FAILED, "its driver vanished");
-      changed = true;
     }
     if (now >= job.leaving_end) EndDriverLink(&job);
   }
-  for (const std::string& id : std::deque<std::string>(queue_)) {
-    Actor* actor = FindActor(id);
-    if (actor == nullptr || !IsLive(actor->info) ||
-        now < actor->infeasible_since + options_.infeasible_timeout) {
-      continue;
-    }
-    MarkDead(actor, absl::StrCat("cannot be placed: it asks for ",
-                                 actor->request.ToString(), ", but ",
-                                 DescribeNodes()));
-    changed = true;
-  }
+  FailInfeasible(now);
   FailInfeasibleJobs(now);
-  if (changed) Schedule();
+  FailInfeasibleGroups(now);
+  Schedule();
   ForgetNodesAndJobs();
+  ForgetGroups();
   for (WaitList::Answer& answer : actor_waiters_.TakeExpired(now)) answer();
   for (WaitList::Answer& answer : job_waiters_.TakeExpired(now)) answer();
+  for (WaitList::Answer& answer : group_waiters_.TakeExpired(now)) answer();
+}
+
+std::set<std::string> ClusterState::PackagesInUse() const {
+  absl::MutexLock lock(&mu_);
+  std::set<std::string> in_use;
+  for (const auto& [id, actor] : actors_) {
+    if (!IsLive(actor->info)) continue;
+    in_use.insert(actor->spec->package_id());
+    for (const v1::Plugin& plugin : actor->spec->plugins()) {
+      in_use.insert(plugin.package_id());
+    }
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (job.spec == nullptr || HasEnded(job.info)) continue;
+    in_use.insert(job.spec->package_id());
+    in_use.insert(job.spec->folder_id());
+  }
+  return in_use;
 }
 
 void ClusterState::StopWaiting() {
@@ -142,22 +150,39 @@ void ClusterState::StopWaiting() {
   stop_waiting_ = true;
   for (WaitList::Answer& answer : actor_waiters_.TakeAll()) answer();
   for (WaitList::Answer& answer : job_waiters_.TakeAll()) answer();
+  for (WaitList::Answer& answer : group_waiters_.TakeAll()) answer();
 }
 
-v1::GetClusterStateResponse ClusterState::Snapshot() const {
-  absl::MutexLock lock(&mu_);
+v1::GetClusterStateResponse ClusterState::Snapshot(
+    const std::set<v1::Table>& tables) const {
+  const auto wanted = [&](v1::Table table) {
+    return tables.empty() || tables.contains(table);
+  };
   v1::GetClusterStateResponse response;
-  for (const auto& [id, node] : nodes_) {
-    v1::NodeInfo* info = response.add_nodes();
-    *info = node.info;
-    *info->mutable_total() = node.total.ToProto();
-    *info->mutable_available() = node.available.ToProto();
-  }
-  for (const auto& [id, actor] : actors_) {
-    *response.add_actors() = actor->info;
-  }
-  for (const auto& [id, job] : jobs_) *response.add_jobs() = job.info;
   response.set_head_version(kVersion);
+  absl::MutexLock lock(&mu_);
+  if (wanted(v1::TABLE_NODES)) {
+    for (const auto& [id, node] : nodes_) {
+      v1::NodeInfo* info = response.add_nodes();
+      *info = node.info;
+      *info->mutable_total() = node.total.ToProto();
+      *info->mutable_available() = node.available.ToProto();
+    }
+  }
+  if (wanted(v1::TABLE_ACTORS)) {
+    response.mutable_actors()->Reserve(static_cast<int>(actors_.size()));
+    for (const auto& [id, actor] : actors_) {
+      *response.add_actors() = Told(*actor);
+    }
+  }
+  if (wanted(v1::TABLE_JOBS)) {
+    for (const auto& [id, job] : jobs_) *response.add_jobs() = job.info;
+  }
+  if (wanted(v1::TABLE_PLACEMENT_GROUPS)) {
+    for (const auto& [id, group] : groups_) {
+      *response.add_placement_groups() = Told(group);
+    }
+  }
   return response;
 }
 

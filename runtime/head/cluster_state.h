@@ -4,7 +4,8 @@
 // tables change together under one lock; its parts have a file each:
 // cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc,
 // cluster_submitted_jobs.cc, cluster_output.cc, cluster_scheduling.cc,
-// cluster_settle.cc (what leaves the head), cluster_restore.cc.
+// cluster_groups.cc, cluster_settle.cc (what leaves the head),
+// cluster_restore.cc.
 
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
@@ -14,8 +15,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,6 +30,8 @@
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_records.h"
+#include "runtime/head/demand.h"
+#include "runtime/head/placement_planner.h"
 #include "runtime/head/resources.h"
 #include "runtime/head/state_store.h"
 #include "runtime/head/wait_list.h"
@@ -55,6 +60,8 @@ class ClusterState {
   using Session = const void*;
   using ActorCallback = std::function<void(absl::StatusOr<v1::ActorInfo>)>;
   using JobCallback = std::function<void(absl::StatusOr<v1::JobInfo>)>;
+  using GroupCallback =
+      std::function<void(absl::StatusOr<v1::PlacementGroupInfo>)>;
   using StatusCallback = std::function<void(absl::Status)>;
 
   explicit ClusterState(Options options) : options_(std::move(options)) {}
@@ -137,7 +144,24 @@ class ClusterState {
   absl::Status CheckPresent(const std::string& actor_id,
                             int32_t incarnation) const;
 
-  v1::GetClusterStateResponse Snapshot() const;
+  // --- Placement groups.
+
+  // Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (the job has ended),
+  // RESOURCE_EXHAUSTED (the disk is full).
+  void CreatePlacementGroup(const v1::PlacementGroupSpec& spec,
+                            GroupCallback done);
+  // Answers when the record is new enough or the time is up.
+  void GetPlacementGroup(const v1::GetPlacementGroupRequest& request,
+                         GroupCallback done);
+  // Errors: NOT_FOUND.
+  void RemovePlacementGroup(const std::string& id, StatusCallback done);
+
+  // The tables asked for; none: all of them.
+  v1::GetClusterStateResponse Snapshot(
+      const std::set<v1::Table>& tables = {}) const;
+
+  // Of living actors and of jobs that have not ended.
+  std::set<std::string> PackagesInUse() const;
 
   // Does what is due: leases, graces, waits. Call it about every 50 ms.
   void Tick();
@@ -153,6 +177,8 @@ class ClusterState {
   using Node = NodeRecord;
   using Actor = ActorRecord;
   using Job = JobRecord;
+  using Group = GroupRecord;
+  using Bundle = BundleRecord;
 
   // Holds the lock; what was gathered meanwhile leaves at its end.
   class Turn {
@@ -174,7 +200,7 @@ class ClusterState {
 
   // Rows that are on their way to the store, by record.
   struct Written {
-    std::set<std::string> nodes, actors, jobs;
+    std::set<std::string> nodes, actors, jobs, groups;
     std::set<std::string> created;  // See CreationOf.
     std::vector<StateStore::Change> erased;
   };
@@ -185,6 +211,9 @@ class ClusterState {
   }
   static std::string CreationOf(const Job& job) {
     return "job " + job.info.job_id();
+  }
+  static std::string CreationOf(const Group& group) {
+    return "group " + group.info.placement_group_id();
   }
 
   // What leaves the head at the end of a turn.
@@ -218,10 +247,12 @@ class ClusterState {
   void Dirty(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Dirty(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Dirty(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Dirty(Group* group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EraseRow(StateStore::Table table, int64_t key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Status RestoreNodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RestoreGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RestoreActors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RestoreJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -236,13 +267,75 @@ class ClusterState {
   void SendStop(const Actor& actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Schedule() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static bool IsUsable(const Node& node);
+  static std::optional<double> Score(const Demand& demand, const Node& node);
+  // Whether the node, if it were idle, could do.
+  static bool CouldHold(const Demand& demand, const Node& node);
   Node* PickNode(const ResourceSet& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Node* PickNode(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Feasible(const Demand& demand) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Feasible(const ResourceSet& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return Feasible(Demand{.request = request});
+  }
   std::string DescribeNodes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TakeResources(Actor* actor, Node* node)
+  // All changes of what a node has to give pass through these.
+  void Take(Node* node, const ResourceSet& amount)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Give(Node* node, const ResourceSet& amount)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NodeChanged(const Node& node, bool gained)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the actor wait, at the end of the queue; takes it out.
+  void Enqueue(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Dequeue(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whoever waits there is looked at again; has to wait on.
+  void MakeReady(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Block(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CheckFeasible(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FailInfeasible(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string WaitReason(const DemandClass& demands) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Starts the first one that waits there, if there is room.
+  bool Place(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleaseResources(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What others are told about it: with the reason why it waits.
+  v1::ActorInfo Told(const Actor& actor) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // The placement group is there and can hold it.
+  absl::Status CheckGroupOf(const v1::ActorSpec& spec,
+                            const ResourceSet& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool GroupCouldHold(const Demand& demand) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the node of the bundle that the actor gets; null: none has room.
+  Node* TakeBundle(const Demand& demand, Actor* actor)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // False if what the actor holds belongs to its node.
+  bool ReleaseBundle(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MakeGroupReady(const std::string& group_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<PlanNode> PlanNodes(const Group& group, bool when_idle) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScheduleGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool PlaceGroup(Group* group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static std::string DescribeGroup(const Group& group);
+  void LoseBundlesOf(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FailInfeasibleGroups(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stops its actors and frees its room.
+  void EndGroup(Group* group, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndGroupsOf(const std::string& job_id, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::PlacementGroupInfo Told(const Group& group) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Touch(Group* group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReplyGroup(const Group& group, GroupCallback done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UndoGroup(const std::string& group_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Adds the actor to the tables and the queue, or finds the one that is there.
   absl::StatusOr<const Actor*> Admit(const v1::ActorSpec& spec,
@@ -312,8 +405,34 @@ class ClusterState {
   mutable absl::Mutex mu_;
   std::map<std::string, Node> nodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::unique_ptr<Actor>> actors_ ABSL_GUARDED_BY(mu_);
-  // Actors that wait for resources, in order.
-  std::deque<std::string> queue_ ABSL_GUARDED_BY(mu_);
+
+  // Actors that wait for resources, by what they wait for.
+  std::unordered_map<std::string, std::unique_ptr<DemandClass>> demands_
+      ABSL_GUARDED_BY(mu_);
+  // Those where somebody waits: by the position of the first, who may have
+  // luck; and those who had none, until there is more room.
+  std::set<std::pair<int64_t, DemandClass*>> ready_ ABSL_GUARDED_BY(mu_);
+  std::set<DemandClass*> blocked_ ABSL_GUARDED_BY(mu_);
+  int64_t next_queue_position_ ABSL_GUARDED_BY(mu_) = 1;
+  // Ids of the nodes that changed, and the number of the first change in it.
+  std::vector<std::string> node_changes_ ABSL_GUARDED_BY(mu_);
+  int64_t node_changes_begin_ ABSL_GUARDED_BY(mu_) = 0;
+  // Grow when there is more room, and when nodes come or go; with what was seen
+  // of them last.
+  int64_t capacity_epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t node_epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t scheduled_epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t scheduled_jobs_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t scheduled_groups_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t feasible_epoch_ ABSL_GUARDED_BY(mu_) = 0;
+
+  std::map<std::string, Group> groups_ ABSL_GUARDED_BY(mu_);
+  // Groups that wait for room, in order.
+  std::deque<std::string> group_queue_ ABSL_GUARDED_BY(mu_);
+  // By job: groups that end with it.
+  std::map<std::string, std::set<std::string>> job_groups_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::string> removed_groups_ ABSL_GUARDED_BY(mu_);
+
   // (namespace, name) of living actors.
   std::map<std::pair<std::string, std::string>, std::string> names_
       ABSL_GUARDED_BY(mu_);
@@ -332,11 +451,13 @@ class ClusterState {
 
   WaitList actor_waiters_ ABSL_GUARDED_BY(mu_);
   WaitList job_waiters_ ABSL_GUARDED_BY(mu_);
+  WaitList group_waiters_ ABSL_GUARDED_BY(mu_);
   bool stop_waiting_ ABSL_GUARDED_BY(mu_) = false;
 
   // Of the turn that goes on.
   std::set<std::string> touched_actors_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> touched_jobs_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> touched_groups_ ABSL_GUARDED_BY(mu_);
   // In order; not left yet.
   std::vector<Effect> effects_ ABSL_GUARDED_BY(mu_);
   bool settling_ ABSL_GUARDED_BY(mu_) = false;
@@ -344,7 +465,6 @@ class ClusterState {
   // Not written yet.
   Written dirty_ ABSL_GUARDED_BY(mu_);
   int64_t next_key_ ABSL_GUARDED_BY(mu_) = 1;
-  int64_t next_queue_position_ ABSL_GUARDED_BY(mu_) = 1;
   // After a failure what can wait is not tried before this.
   absl::Time next_write_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };

@@ -230,6 +230,7 @@ void ClusterState::UndoSubmission(const std::string& job_id) {
   const auto it = jobs_.find(job_id);
   if (it == jobs_.end()) return;
   ReleaseResources(&it->second);  // No order has left.
+  ++capacity_epoch_;
   std::erase(job_queue_, job_id);
   std::erase(ended_jobs_, job_id);
   dirty_.jobs.erase(job_id);
@@ -245,7 +246,7 @@ void ClusterState::ReleaseResources(Job* job) {
   if (!job->holds_resources) return;
   job->holds_resources = false;
   const auto node = nodes_.find(job->info.node_id());
-  if (node != nodes_.end()) node->second.available.Add(job->request);
+  if (node != nodes_.end()) Give(&node->second, job->request);
 }
 
 void ClusterState::ScheduleJobs() {
@@ -261,7 +262,7 @@ void ClusterState::ScheduleJobs() {
     Node* node = PickNode(job.request);
     if (node != nullptr) {
       job.infeasible_since = absl::InfiniteFuture();
-      node->available.Subtract(job.request);
+      Take(node, job.request);
       job.holds_resources = true;
       job.info.set_node_id(node->info.node_id());
       job.info.set_hostname(node->info.hostname());

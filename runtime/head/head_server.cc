@@ -36,6 +36,9 @@ constexpr size_t kReceiveMemoryBytes = size_t{512} << 20;
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Ticks that are so far apart mean that this process did not run.
 constexpr absl::Duration kStandstill = absl::Milliseconds(500);
+constexpr absl::Duration kCleaningPeriod = absl::Seconds(10);
+// A package that was just uploaded is about to be used.
+constexpr absl::Duration kRecentPackage = absl::Minutes(1);
 
 class HeadServerImpl : public HeadServer {
  public:
@@ -109,13 +112,18 @@ class HeadServerImpl : public HeadServer {
       MR_RETURN_IF_ERROR(
           folder_->Remember({.token = options.token, .port = port_}));
     }
-    ticker_ = std::thread([this] {
+    ticker_ = std::thread([this, limit = options.package_limit] {
       absl::Time last = absl::Now();
+      absl::Time next_cleaning = last;
       while (!stopping_.WaitForNotificationWithTimeout(kTick)) {
         const absl::Duration passed = absl::Now() - last;
         if (passed > kStandstill) state_.AfterStandstill(passed);
         last = absl::Now();
         state_.Tick();
+        if (last < next_cleaning) continue;
+        next_cleaning = last + kCleaningPeriod;
+        packages_.MakeRoom(limit, state_.PackagesInUse(),
+                           last - kRecentPackage);
       }
     });
     return absl::OkStatus();

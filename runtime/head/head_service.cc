@@ -1,5 +1,6 @@
 #include "runtime/head/head_service.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -157,7 +158,11 @@ grpc::ServerUnaryReactor* HeadService::GetClusterState(
   absl::Status status = CheckToken(*context, token_);
   if (status.ok()) status = CheckQuery(*request);
   if (!status.ok()) return Finish(context, status);
-  *response = state_->Snapshot();
+  std::set<v1::Table> tables;
+  for (const int table : request->tables()) {
+    tables.insert(static_cast<v1::Table>(table));
+  }
+  *response = state_->Snapshot(tables);
   if (Wants(*request, v1::TABLE_PACKAGES)) {
     for (const PackageStore::Entry& entry : packages_->List()) {
       v1::PackageInfo* info = response->add_packages();

@@ -81,6 +81,18 @@ class HeadService : public v1::Head::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::GetCallRecordsRequest* request,
       v1::GetCallRecordsResponse* response) override;
+  grpc::ServerUnaryReactor* CreatePlacementGroup(
+      grpc::CallbackServerContext* context,
+      const v1::CreatePlacementGroupRequest* request,
+      v1::CreatePlacementGroupResponse* response) override;
+  grpc::ServerUnaryReactor* GetPlacementGroup(
+      grpc::CallbackServerContext* context,
+      const v1::GetPlacementGroupRequest* request,
+      v1::GetPlacementGroupResponse* response) override;
+  grpc::ServerUnaryReactor* RemovePlacementGroup(
+      grpc::CallbackServerContext* context,
+      const v1::RemovePlacementGroupRequest* request,
+      v1::RemovePlacementGroupResponse* response) override;
   grpc::ServerUnaryReactor* GetClusterState(
       grpc::CallbackServerContext* context,
       const v1::GetClusterStateRequest* request,

@@ -110,6 +110,24 @@ void PackageStore::MarkUsed(absl::string_view package_id) const {
   (void)utimensat(AT_FDCWD, PathOf(package_id).c_str(), nullptr, 0);
 }
 
+void PackageStore::MakeRoom(int64_t max_bytes,
+                            const std::set<std::string>& in_use,
+                            absl::Time recent) const {
+  std::vector<Entry> entries = List();
+  int64_t total = 0;
+  for (const Entry& entry : entries) total += entry.bytes;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.last_used < b.last_used;
+  });
+  for (const Entry& entry : entries) {
+    if (total <= max_bytes) return;
+    if (in_use.contains(entry.package_id) || entry.last_used >= recent) {
+      continue;
+    }
+    if (unlink(PathOf(entry.package_id).c_str()) == 0) total -= entry.bytes;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<PackageStore::Writer>> PackageStore::Write(
     absl::string_view package_id) {
   if (!IsValidId(package_id)) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,10 @@ class PackageStore {
 
   // Where the package is, or would be.
   std::string PathOf(absl::string_view package_id) const;
+  // Removes packages, the least recently used first, until at most `max_bytes`
+  // are left. Those in `in_use` and those used since `recent` stay.
+  void MakeRoom(int64_t max_bytes, const std::set<std::string>& in_use,
+                absl::Time recent) const;
   // Errors: INVALID_ARGUMENT, not an id; those of the file system.
   absl::StatusOr<std::unique_ptr<Writer>> Write(absl::string_view package_id);
 

@@ -66,6 +66,17 @@ double ResourceSet::Utilisation(const ResourceSet& total,
   return most;
 }
 
+double ResourceSet::UtilisationAfter(const ResourceSet& total,
+                                     const ResourceSet& request) const {
+  double most = 0;
+  for (const auto& [name, units] : request.units_) {
+    const auto have = static_cast<double>(total.Get(name));
+    if (have <= 0) continue;
+    most = std::max(most, 1 - static_cast<double>(Get(name) - units) / have);
+  }
+  return most;
+}
+
 std::string ResourceSet::ToString() const {
   std::vector<std::string> parts;
   for (const auto& [name, units] : units_) {

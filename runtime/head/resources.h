@@ -31,6 +31,10 @@ class ResourceSet {
   double Utilisation(const ResourceSet& total,
                      const ResourceSet& request) const;
 
+  // What Utilisation is once `request` has been taken from this too.
+  double UtilisationAfter(const ResourceSet& total,
+                          const ResourceSet& request) const;
+
   // "CPU 2, GPU 0.5"; "nothing" if empty.
   std::string ToString() const;
 

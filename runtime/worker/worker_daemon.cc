@@ -149,6 +149,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
     node->set_address(node_ip_);
     node->set_pid(getpid());
     *node->mutable_total() = options_.resources;
+    node->mutable_labels()->insert(options_.labels.begin(),
+                                   options_.labels.end());
     actors_->Describe(node);
     jobs_->Describe(node);
     // Who read them has heard that the stream broke.

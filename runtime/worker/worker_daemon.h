@@ -5,6 +5,7 @@
 #define MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,7 +23,8 @@ class WorkerDaemon {
   struct Options {
     std::string head_address;  // HOST:PORT
     std::string token;
-    v1::Resources resources;  // "CPU" etc.
+    v1::Resources resources;                    // "CPU" etc.
+    std::map<std::string, std::string> labels;  // For placement.
     // IP address that actors listen on and are called at. Empty: the address
     // from which this machine reaches the head.
     std::string node_ip;

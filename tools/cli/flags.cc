@@ -28,6 +28,9 @@ ABSL_FLAG(int64_t, package_cache_bytes, int64_t{10} << 30,
           "Room for programs that no actor uses.");
 ABSL_FLAG(int64_t, log_max_bytes, 32 << 20, "Size of one log file.");
 ABSL_FLAG(int, log_files, 5, "Log files kept of one actor.");
+ABSL_FLAG(std::string, labels, "", "Of the node: name=value,...");
+ABSL_FLAG(int64_t, package_limit, int64_t{20} << 30,
+          "Bytes of packages that the head keeps.");
 ABSL_FLAG(std::string, token_file, "", "File with the cluster's token.");
 ABSL_FLAG(std::string, tls_dir, "", "Folder with ca.crt, node.crt, node.key.");
 ABSL_FLAG(std::string, ca_dir, "", "Folder with ca.crt and ca.key.");

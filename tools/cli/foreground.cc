@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
                          .lease = options.lease,
                          .driver_grace = options.driver_grace,
                          .infeasible_timeout = options.infeasible_timeout,
+                         .package_limit = options.package_limit,
                          .max_state_bytes = options.max_state_bytes});
   if (absl::IsUnavailable(head.status())) {
     return Advise(head.status(),
@@ -271,6 +272,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
       WorkerDaemon::Start({.head_address = options.address,
                            .token = token,
                            .resources = options.resources,
+                           .labels = options.labels,
                            .node_ip = options.node_ip,
                            .session_dir = session.folder,
                            .log_max_bytes = options.log_max_bytes,

@@ -27,10 +27,11 @@ absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
   MR_ASSIGN_OR_RETURN(
       Child head,
       Child::Spawn(
-          StartArguments(line, {"head", "host", "port", "dashboard_port",
-                                "state_dir", "lease", "driver_grace",
-                                "infeasible_timeout", "max_state_bytes",
-                                "token_file", "tls_dir", "inject_faults"}),
+          StartArguments(
+              line,
+              {"head", "host", "port", "dashboard_port", "state_dir", "lease",
+               "driver_grace", "infeasible_timeout", "max_state_bytes",
+               "package_limit", "token_file", "tls_dir", "inject_faults"}),
           Child::Mode::kDetached, "the head"));
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
                       head.AwaitReady(kReadyTimeout, stop.signal_fd()));
@@ -55,9 +56,9 @@ absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                             Child::Mode mode,
                                             const StopEvents& stop) {
   std::vector<std::string> args = StartArguments(
-      line, {"num_cpus", "num_gpus", "resources", "node_ip", "memory_limit",
-             "package_cache_bytes", "log_max_bytes", "log_files", "token_file",
-             "tls_dir", "inject_faults"});
+      line, {"num_cpus", "num_gpus", "resources", "node_ip", "labels",
+             "memory_limit", "package_cache_bytes", "log_max_bytes",
+             "log_files", "token_file", "tls_dir", "inject_faults"});
   args.push_back(absl::StrCat("--address=", address));
   MR_ASSIGN_OR_RETURN(Child child,
                       Child::Spawn(args, mode, "the worker daemon"));

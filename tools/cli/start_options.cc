@@ -22,6 +22,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/rpc/fault_injector.h"
 #include "tools/cli/flags.h"
 
@@ -91,10 +92,12 @@ absl::Status RefuseFlags(const CommandLine& line,
 }
 
 const std::vector<std::string>& HeadFlags() {
-  static const auto* const flags = new std::vector<std::string>{
-      "host",           "port",           "state_dir",
-      "lease",          "driver_grace",   "infeasible_timeout",
-      "dashboard_port", "max_state_bytes"};
+  static const auto* const flags =
+      new std::vector<std::string>{"host",           "port",
+                                   "state_dir",      "lease",
+                                   "driver_grace",   "infeasible_timeout",
+                                   "dashboard_port", "max_state_bytes",
+                                   "package_limit"};
   return *flags;
 }
 
@@ -121,6 +124,10 @@ absl::Status ReadHeadPeriods(StartOptions* options) {
   options->max_state_bytes = absl::GetFlag(FLAGS_max_state_bytes);
   if (options->max_state_bytes < 0) {
     return absl::InvalidArgumentError("--max_state_bytes must not be negative");
+  }
+  options->package_limit = absl::GetFlag(FLAGS_package_limit);
+  if (options->package_limit < 0) {
+    return absl::InvalidArgumentError("--package_limit must not be negative");
   }
   if (const std::string dir = absl::GetFlag(FLAGS_state_dir); !dir.empty()) {
     options->state_dir = std::filesystem::absolute(dir).string();
@@ -149,12 +156,12 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(
-        RefuseFlags(line,
-                    {"num_gpus", "resources", "node_ip", "memory_limit",
-                     "package_cache_bytes", "log_max_bytes", "log_files"},
-                    "is for a worker daemon; with --head, add "
-                    "--num_cpus to start one too"));
+    MR_RETURN_IF_ERROR(RefuseFlags(
+        line,
+        {"num_gpus", "resources", "node_ip", "labels", "memory_limit",
+         "package_cache_bytes", "log_max_bytes", "log_files"},
+        "is for a worker daemon; with --head, add "
+        "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -194,6 +201,8 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
         absl::StrCat("--log_max_bytes is at least ", kMinLogBytes,
                      ", --log_files 1 to ", kMaxLogFiles));
   }
+  MR_ASSIGN_OR_RETURN(options->labels,
+                      ParseLabels(absl::GetFlag(FLAGS_labels)));
   options->node_ip = absl::GetFlag(FLAGS_node_ip);
   if (!options->node_ip.empty() && !IsOwnAddress(options->node_ip)) {
     return absl::InvalidArgumentError(
@@ -257,6 +266,26 @@ absl::StatusOr<v1::Resources> ParseResources(absl::string_view list) {
     }
   }
   return resources;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
+    absl::string_view list) {
+  std::map<std::string, std::string> labels;
+  for (absl::string_view item : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(item, absl::MaxSplits('=', 1));
+    const std::string name(absl::StripAsciiWhitespace(parts.first));
+    const std::string value(absl::StripAsciiWhitespace(parts.second));
+    if (name.empty() || value.empty() || !IsUtf8(name) || !IsUtf8(value)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--labels: '", ToUtf8(std::string(item)), "' is not name=value"));
+    }
+    if (!labels.emplace(name, value).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--labels: '", name, "' is there twice"));
+    }
+  }
+  return labels;
 }
 
 int UsableCpus() {

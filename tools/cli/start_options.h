@@ -4,6 +4,7 @@
 #define MINIRAY_TOOLS_CLI_START_OPTIONS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,7 @@ struct StartOptions {
   absl::Duration driver_grace;
   absl::Duration infeasible_timeout;
   int64_t max_state_bytes = 0;
+  int64_t package_limit = 0;
   bool with_daemon = false;
 
   // Worker daemon.
@@ -39,6 +41,7 @@ struct StartOptions {
   int64_t package_cache_bytes = 0;
   int64_t log_max_bytes = 0;
   int log_files = 0;
+  std::map<std::string, std::string> labels;
 
   bool block = false;
   int ready_fd = -1;
@@ -51,6 +54,10 @@ absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line);
 
 // Returns the resources in "name=quantity,...". Errors: INVALID_ARGUMENT.
 absl::StatusOr<v1::Resources> ParseResources(absl::string_view list);
+
+// Returns the labels in "name=value,...". Errors: INVALID_ARGUMENT.
+absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
+    absl::string_view list);
 
 // CPUs that this process may run on.
 int UsableCpus();

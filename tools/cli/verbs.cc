@@ -30,6 +30,9 @@ A head:
                       before its actors are stopped (default 2s)
   --infeasible_timeout TIME  after it, what no node could ever hold fails
                       (default 30s)
+  --package_limit N   bytes of programs and folders that it keeps (default
+                      20 GiB); those least recently used, and needed by no
+                      living actor or job, are removed beyond it
   --max_state_bytes N limit of the state that one actor saves (default 64 MiB)
 
 A worker daemon:
@@ -38,6 +41,7 @@ A worker daemon:
   --num_gpus N        (default 0)
   --resources LIST    further ones: name=quantity,... ("memory" is in bytes;
                       default: the machine's)
+  --labels LIST       name=value,... for actors that ask for nodes with them
   --node_ip IP        where its actors listen (default: the address from which
                       this machine reaches the head)
   --memory_limit X    part of the machine's (or its control group's) memory in
@@ -163,6 +167,7 @@ const std::vector<Verb>& Verbs() {
                    "driver_grace",
                    "infeasible_timeout",
                    "max_state_bytes",
+                   "package_limit",
                    "address",
                    "num_cpus",
                    "num_gpus",
@@ -172,6 +177,7 @@ const std::vector<Verb>& Verbs() {
                    "package_cache_bytes",
                    "log_max_bytes",
                    "log_files",
+                   "labels",
                    "token_file",
                    "tls_dir",
                    "inject_faults",

@@ -1,5 +1,6 @@
-// Random histories of a cluster: nodes that come, break, return and die;
-// messages that are late or lost, drivers that create, kill and vanish. After
+// Random histories of a cluster: nodes that come, break, return and die,
+// messages that are late or lost, drivers that create, kill and vanish,
+// placement groups, and a head that is killed and started again. After
 // each step the head's tables must be consistent, and in the end nothing may
 // still run or hold resources.
 
@@ -17,7 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/head/state_store.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/head/cluster_state_testutil.h"
 
 namespace miniray {
@@ -241,7 +244,46 @@ class ClusterModelTest : public ClusterStateTest,
     quantity["CPU"] = static_cast<double>(Below(12)) / 10;
     if (Chance(5)) quantity["GPU"] = static_cast<double>(Below(3)) / 2;
     if (Chance(40)) quantity["CPU"] = 1000;
+    if (Chance(4) && next_group_ > 0) {
+      spec.set_placement_group_id(absl::StrCat("group", Below(next_group_)));
+      if (Chance(2)) spec.set_bundle_index(static_cast<int>(Below(3)));
+    }
     if (state_.CreateActor(spec).ok()) actors_.push_back(spec.actor_id());
+  }
+
+  void CreateGroup() {
+    v1::PlacementGroupSpec spec;
+    spec.set_placement_group_id(absl::StrCat("group", next_group_++));
+    spec.set_job_id(absl::StrCat("job", Below(3)));
+    spec.set_detached(Chance(3));
+    spec.set_strategy(static_cast<v1::PlacementStrategy>(1 + Below(4)));
+    const size_t bundles = 1 + Below(3);
+    for (size_t i = 0; i < bundles; ++i) {
+      (*spec.add_bundles()->mutable_quantity())["CPU"] =
+          static_cast<double>(Below(12)) / 10;
+    }
+    state_.CreatePlacementGroup(spec, [](const auto&) {});
+  }
+
+  void RemoveGroup(size_t i) {
+    state_.RemovePlacementGroup(absl::StrCat("group", i), [](auto) {});
+  }
+
+  // The head is killed: what it has written is all that stays, and every stream
+  // is broken.
+  void RestartHead() {
+    for (auto& daemon : daemons_) {
+      daemon->commands.clear();
+      if (Chance(2)) daemon->messages.clear();
+      daemon->link = nullptr;
+    }
+    sessions_.clear();
+    store_.reset();
+    auto store = StateStore::Open(folder_.path());
+    ASSERT_THAT(store, IsOk());
+    store_ = *std::move(store);
+    RestartWith(store_.get());
+    ASSERT_THAT(state_.Restore(), IsOk());
   }
 
   void Driver() {
@@ -276,6 +318,9 @@ class ClusterModelTest : public ClusterStateTest,
         daemons_.empty() ? nullptr : daemons_[Below(daemons_.size())].get();
     const size_t what = Below(100);
     if (daemon == nullptr || what < 4) return AddDaemon();
+    if (what == 4) return CreateGroup();
+    if (what == 5 && next_group_ > 0) return RemoveGroup(Below(next_group_));
+    if (what == 6 && store_ != nullptr && Chance(2)) return RestartHead();
     if (what < 22) return CreateSome();
     if (what < 30) return KillSome();
     if (what < 33) return Driver();
@@ -299,6 +344,12 @@ class ClusterModelTest : public ClusterStateTest,
 
   void Check() {
     const v1::GetClusterStateResponse snapshot = state_.Snapshot();
+    // By node: what bundles there keep for actors to come.
+    std::map<std::string, Units> kept;
+    for (const auto& group : snapshot.placement_groups()) {
+      CheckGroup(group, &kept);
+      if (HasFatalFailure()) return;
+    }
     std::map<std::string, const v1::NodeInfo*> nodes;
     std::vector<Units> room;
     for (const v1::NodeInfo& node : snapshot.nodes()) {
@@ -308,6 +359,7 @@ class ClusterModelTest : public ClusterStateTest,
       }
       const Units available = ToUnits(node.available());
       Units sum = ledger_.Held(node.node_id());
+      for (const auto& [name, units] : kept[node.node_id()]) sum[name] += units;
       for (const auto& [name, units] : available) {
         ASSERT_GE(units, 0) << node.node_id() << " " << name;
         sum[name] += units;
@@ -342,6 +394,38 @@ class ClusterModelTest : public ClusterStateTest,
     }
   }
 
+  void CheckGroup(const v1::PlacementGroupInfo& group,
+                  std::map<std::string, Units>* kept) {
+    SCOPED_TRACE(group.placement_group_id());
+    std::set<std::string> nodes;
+    int placed = 0;
+    for (const v1::BundleInfo& bundle : group.bundles()) {
+      if (bundle.node_id().empty()) continue;
+      ++placed;
+      nodes.insert(bundle.node_id());
+      for (const auto& [name, units] : ToUnits(bundle.available())) {
+        ASSERT_GE(units, 0);
+        (*kept)[bundle.node_id()][name] += units;
+      }
+    }
+    switch (group.state()) {
+      case v1::PLACEMENT_GROUP_STATE_CREATED:
+        ASSERT_EQ(placed, group.bundles_size());
+        break;
+      case v1::PLACEMENT_GROUP_STATE_RESCHEDULING:
+        ASSERT_LT(placed, group.bundles_size());
+        break;
+      default:
+        ASSERT_EQ(placed, 0);  // All or none.
+    }
+    if (group.strategy() == v1::PLACEMENT_STRATEGY_STRICT_PACK) {
+      ASSERT_LE(nodes.size(), 1);
+    }
+    if (group.strategy() == v1::PLACEMENT_STRATEGY_STRICT_SPREAD) {
+      ASSERT_EQ(nodes.size(), placed);
+    }
+  }
+
   void CheckActor(const v1::ActorInfo& actor,
                   const std::map<std::string, const v1::NodeInfo*>& nodes,
                   const std::vector<Units>& room) {
@@ -358,7 +442,7 @@ class ClusterModelTest : public ClusterStateTest,
     const bool waits = actor.state() == v1::ACTOR_STATE_PENDING ||
                        (actor.state() == v1::ACTOR_STATE_RESTARTING &&
                         actor.node_id().empty());
-    if (waits) {
+    if (waits && actor.placement_group_id().empty()) {
       // Nobody waits while there is room.
       for (const Units& available : room) {
         bool fits = true;
@@ -368,7 +452,7 @@ class ClusterModelTest : public ClusterStateTest,
         }
         ASSERT_FALSE(fits);
       }
-    } else if (actor.state() != v1::ACTOR_STATE_DEAD) {
+    } else if (!waits && actor.state() != v1::ACTOR_STATE_DEAD) {
       const auto node = nodes.find(actor.node_id());
       ASSERT_TRUE(node != nodes.end());
       ASSERT_NE(node->second->state(), v1::NODE_STATE_DEAD);
@@ -379,6 +463,7 @@ class ClusterModelTest : public ClusterStateTest,
   // Everybody comes back, all actors are killed, all messages arrive.
   void WindUp() {
     for (auto& daemon : daemons_) daemon->frozen = false;
+    for (size_t i = 0; i < next_group_; ++i) RemoveGroup(i);
     for (const std::string& actor : actors_) {
       ASSERT_THAT(state_.KillActor(actor, true), IsOk());
     }
@@ -409,11 +494,25 @@ class ClusterModelTest : public ClusterStateTest,
   std::map<std::string, v1::ActorInfo> seen_;
   int next_node_ = 0;
   int next_actor_ = 0;
+  size_t next_group_ = 0;
+  TempFolder folder_;
+  std::unique_ptr<StateStore> store_;  // Null: the head is never killed.
   uintptr_t next_session_ = 0;
 };
 
 TEST_P(ClusterModelTest, TablesStayConsistent) {
   for (int step = 0; step < 1200; ++step) {
+    SCOPED_TRACE(absl::StrCat("step ", step));
+    Step();
+    Check();
+    if (HasFatalFailure()) return;
+  }
+  WindUp();
+}
+
+TEST_P(ClusterModelTest, TheySurviveTheHead) {
+  RestartHead();
+  for (int step = 0; step < 600; ++step) {
     SCOPED_TRACE(absl::StrCat("step ", step));
     Step();
     Check();

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_state.h"
+#include "runtime/head/state_store.h"
 
 namespace miniray {
 
@@ -99,13 +100,24 @@ class ClusterStateTest : public ::testing::Test {
   absl::StatusOr<v1::ActorInfo> FindByName(const std::string& name,
                                            const std::string& space = "");
 
+  // Puts another ClusterState in place of state_, with nothing in it.
+  void RestartWith(StateStore* store) {
+    std::destroy_at(&state_);
+    std::construct_at(&state_, OptionsWith(store));
+  }
+
   absl::Time now_ = absl::FromUnixSeconds(1700000000);
-  DirectClusterState state_{{.lease = kLease,
-                             .driver_grace = kGrace,
-                             .infeasible_timeout = kInfeasible,
-                             .clock = [this] { return now_; }}};
+  DirectClusterState state_{OptionsWith(nullptr)};
 
  private:
+  ClusterState::Options OptionsWith(StateStore* store) {
+    return {.lease = kLease,
+            .driver_grace = kGrace,
+            .infeasible_timeout = kInfeasible,
+            .clock = [this] { return now_; },
+            .store = store};
+  }
+
   int next_session_[64] = {};
   int sessions_ = 0;
 };
