@@ -1,5 +1,6 @@
 #include "runtime/actor/actor_server.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -58,11 +59,48 @@ std::string Metadata(grpc::CallbackServerContext* context, const char* key) {
   return std::string(it->second.data(), it->second.size());
 }
 
+// Sends a kept result in chunks.
+class ResultWriter : public grpc::ServerWriteReactor<v1::ObjectChunk> {
+ public:
+  explicit ResultWriter(absl::StatusOr<absl::Cord> result) {
+    if (!result.ok()) {
+      Finish(ToGrpcStatus(result.status()));
+      return;
+    }
+    result_ = *std::move(result);
+    chunk_.set_total_bytes(static_cast<int64_t>(result_.size()));
+    Write();
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok || result_.empty()) {
+      Finish(grpc::Status::OK);
+      return;
+    }
+    chunk_.clear_total_bytes();
+    Write();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  static constexpr size_t kChunkBytes = 1 << 20;
+
+  void Write() {
+    const size_t size = std::min(kChunkBytes, result_.size());
+    absl::CopyCordToString(result_.Subcord(0, size), chunk_.mutable_data());
+    result_.RemovePrefix(size);
+    StartWrite(&chunk_);
+  }
+
+  absl::Cord result_;  // What is left.
+  v1::ObjectChunk chunk_;
+};
+
 constexpr char kNotHere[] = "this process of the actor does not live here";
 
-class Service : public v1::ActorService::WithCallbackMethod_Inspect<
-                    v1::ActorService::WithRawCallbackMethod_Channel<
-                        v1::ActorService::Service>> {
+class Service : public v1::ActorService::WithCallbackMethod_FetchObject<
+                    v1::ActorService::WithCallbackMethod_Inspect<
+                        v1::ActorService::WithRawCallbackMethod_Channel<
+                            v1::ActorService::Service>>> {
  public:
   Service(std::string token, ActorTable* table)
       : token_(std::move(token)), table_(table) {}
@@ -116,6 +154,20 @@ class Service : public v1::ActorService::WithCallbackMethod_Inspect<
     }
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::ObjectChunk>* FetchObject(
+      grpc::CallbackServerContext* context,
+      const v1::FetchObjectRequest* request) override {
+    if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+      return new ResultWriter(status);
+    }
+    const std::shared_ptr<HostedActor> actor =
+        table_->Find(request->actor_id());
+    if (actor == nullptr) {
+      return new ResultWriter(absl::NotFoundError(kNotHere));
+    }
+    return new ResultWriter(actor->FindResult(request->object_id()));
   }
 
  private:

@@ -288,10 +288,25 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
                     .failed = !result.ok(),
                     .lane = lane->index()});
   }
+  if (result.ok() && call->message.keep_result) {
+    result = Keep(*call->session, *std::move(result));
+  }
   reply->call_id = call->message.call_id;
   reply->status = result.status();
   if (result.ok()) reply->result = *std::move(result);
   return true;
+}
+
+absl::Cord HostedActor::Keep(const CallSession& session, absl::Cord result) {
+  v1::Value value;
+  v1::ObjectRefValue* object = value.mutable_object();
+  object->set_size(static_cast<int64_t>(result.size()));
+  object->mutable_actor()->set_actor_id(host_.spec().actor_id());
+  object->mutable_actor()->set_class_name(host_.spec().class_name());
+  object->mutable_actor()->set_name(host_.spec().name());
+  object->set_incarnation(host_.incarnation());
+  object->set_object_id(kept_.Add(session.caller(), std::move(result)));
+  return absl::Cord(value.SerializeAsString());
 }
 
 // The boundary where exceptions of user code become a status.
@@ -442,6 +457,7 @@ void HostedActor::ForgetOldSessions() {
       ++it;
     } else if (now - detached > kSessionLife) {
       it->second.session->Abandon();
+      kept_.ReleaseAllOf(it->first);
       it = sessions_.erase(it);
     } else {
       idle.emplace_back(detached, it->first);
@@ -457,6 +473,7 @@ void HostedActor::ForgetOldSessions() {
     auto it = sessions_.find(caller);
     bytes -= it->second.session->reply_bytes();
     it->second.session->Abandon();
+    kept_.ReleaseAllOf(caller);
     sessions_.erase(it);
     --left;
   }
@@ -470,6 +487,8 @@ v1::InspectResponse HostedActor::Inspect() const {
   uint64_t waiting = 0;
   for (const auto& group : groups_) waiting += group->queue.size();
   response.set_calls_waiting(waiting);
+  response.set_kept_objects(kept_.count());
+  response.set_kept_bytes(kept_.bytes());
   absl::MutexLock lock(&threads_mu_);
   for (const auto& lane : lanes_) lane->Describe(&response);
   return response;
@@ -508,7 +527,9 @@ void HostedActor::OnResumed(const CallSession* session) {
   for (const auto& group : groups_) group->queue.Resume(session);
 }
 
-void HostedActor::OnReleased(const std::string& object_id) {}
+void HostedActor::OnReleased(const std::string& object_id) {
+  kept_.Release(object_id);
+}
 
 }  // namespace internal
 }  // namespace miniray

@@ -26,6 +26,7 @@
 #include "runtime/actor/call_queue.h"
 #include "runtime/actor/call_session.h"
 #include "runtime/actor/current_call.h"
+#include "runtime/actor/kept_results.h"
 #include "runtime/actor/registry.h"
 #include "runtime/actor/state_saver.h"
 
@@ -60,6 +61,11 @@ class HostedActor : public SessionOwner,
   void OnStreamEnded(CallSession* session, SessionStream* stream);
 
   v1::InspectResponse Inspect() const;
+
+  // A result that stayed here. Errors: NOT_FOUND.
+  absl::StatusOr<absl::Cord> FindResult(const std::string& id) const {
+    return kept_.Find(id);
+  }
 
   // SessionOwner.
   absl::StatusOr<CallQueue*> QueueFor(const CallMessage& call) override;
@@ -113,6 +119,10 @@ class HostedActor : public SessionOwner,
   std::vector<std::unique_ptr<Group>> groups_;
   std::map<std::string, Group*, std::less<>> group_of_method_;
 
+  // Leaves the result here, and makes the reference that is sent instead.
+  absl::Cord Keep(const CallSession& session, absl::Cord result);
+
+  KeptResults kept_;
   std::atomic<uint64_t> calls_done_ = 0;
   std::atomic<uint64_t> calls_failed_ = 0;
 

@@ -33,7 +33,7 @@ absl::Status AnyActorHandle::Kill(bool no_restart) const {
 }
 
 std::shared_ptr<internal::CallState> AnyActorHandle::Submit(
-    absl::string_view method, internal::ArgumentList args,
+    absl::string_view method, internal::EncodedArguments args,
     const CallOptions& options) const {
   if (client_ == nullptr) {
     return FailedCall(method,
@@ -41,7 +41,10 @@ std::shared_ptr<internal::CallState> AnyActorHandle::Submit(
   }
   internal::CallRequest request;
   request.method = std::string(method);
-  request.args = std::move(args);
+  request.args = std::move(args.args);
+  request.refs = std::move(args.refs);
+  request.holds = std::move(args.holds);
+  request.keep_result = options.keep_result;
   request.max_retries = options.max_retries.value_or(identity_.max_retries);
   request.concurrency_group = options.concurrency_group;
   if (request.max_retries < -1) {

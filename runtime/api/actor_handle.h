@@ -20,6 +20,33 @@
 
 namespace miniray {
 
+namespace internal {
+
+// See ArgumentFor, for all of them.
+template <class Parameters, class... Args>
+struct ArgumentsFor;
+template <class... Parameters, class... Args>
+struct ArgumentsFor<std::tuple<Parameters...>, Args...> {
+  using type = std::tuple<typename ArgumentFor<Parameters, Args>::type...>;
+  static constexpr bool Fit() {
+    return (ArgumentFor<Parameters, Args>::Fits() && ...);
+  }
+};
+
+// What an argument stands for where the parameter's type is not known.
+template <class Arg>
+struct ValueOfArgument {
+  using type = Arg;
+};
+template <class T>
+struct ValueOfArgument<ObjectRef<T>> {
+  using type = T;
+};
+template <class Arg>
+using ValueOf = typename ValueOfArgument<std::decay_t<Arg>>::type;
+
+}  // namespace internal
+
 // How one call is made; see ActorHandle::With.
 struct CallOptions {
   // How often the call is sent again when the actor died before it replied; -1:
@@ -28,6 +55,10 @@ struct CallOptions {
   std::optional<int> max_retries;
   // Runs in this group instead of the method's own.
   std::string concurrency_group;
+  // The result stays in the actor's process, until the last ObjectRef to it
+  // here is gone; Get fetches it, and so does an actor that it is passed to,
+  // straight from there. It is lost with that process.
+  bool keep_result = false;
 };
 
 // An actor whose class the holder does not know: calls go by name and are
@@ -51,7 +82,9 @@ class AnyActorHandle {
   template <class R, class... Args>
   ObjectRef<R> CallByName(absl::string_view method, Args&&... args) const {
     const std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
-    return Send<R>(method, values, CallOptions());
+    return Send<R>(method, values,
+                   std::type_identity<std::tuple<internal::ValueOf<Args>...>>(),
+                   CallOptions());
   }
 
   // Blocks until the actor's constructor has run. Errors: UNAVAILABLE, it died
@@ -66,18 +99,19 @@ class AnyActorHandle {
   const internal::ActorIdentity& identity() const { return identity_; }
 
  protected:
-  template <class R, class Tuple>
+  template <class R, class Tuple, class Parameters>
   ObjectRef<R> Send(absl::string_view method, const Tuple& values,
+                    std::type_identity<Parameters> parameters,
                     const CallOptions& options) const {
-    absl::StatusOr<internal::ArgumentList> args =
-        internal::EncodeArguments(values);
+    absl::StatusOr<internal::EncodedArguments> args =
+        internal::EncodeArguments(values, parameters);
     if (!args.ok()) return ObjectRef<R>(FailedCall(method, args.status()));
     return ObjectRef<R>(Submit(method, *std::move(args), options));
   }
 
  private:
   std::shared_ptr<internal::CallState> Submit(absl::string_view method,
-                                              internal::ArgumentList args,
+                                              internal::EncodedArguments args,
                                               const CallOptions& options) const;
   std::shared_ptr<internal::CallState> FailedCall(absl::string_view method,
                                                   absl::Status status) const;
@@ -139,18 +173,19 @@ class ActorHandle : public AnyActorHandle {
                   "this method is not listed in the class's MINIRAY_ACTOR");
     using Traits = internal::MethodTraits<decltype(Method)>;
     using Result = typename internal::ResultOf<typename Traits::Result>::type;
-    static_assert(
-        std::tuple_size_v<typename Traits::Arguments> == sizeof...(Args),
-        "wrong number of arguments for this method");
-    static_assert(
-        std::is_constructible_v<typename Traits::Arguments, Args&&...>,
-        "an argument does not convert to this method's parameter");
+    using Parameters = typename Traits::Arguments;
+    static_assert(std::tuple_size_v<Parameters> == sizeof...(Args),
+                  "wrong number of arguments for this method");
+    static_assert(internal::ArgumentsFor<Parameters, Args...>::Fit(),
+                  "an argument does not convert to this method's parameter "
+                  "(an ObjectRef<T> stands for a T, and for nothing else)");
     // An lvalue is copied here, so that an unshared tensor may be sent without
     // a copy (see tensor_codec.h).
-    const typename Traits::Arguments values(std::forward<Args>(args)...);
+    const typename internal::ArgumentsFor<Parameters, Args...>::type values(
+        std::forward<Args>(args)...);
     return this->template Send<Result>(
         MinirayActor(static_cast<const T*>(nullptr)).template Name<Method>(),
-        values, options);
+        values, std::type_identity<Parameters>(), options);
   }
 };
 

@@ -37,7 +37,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/actor/registry.h"
+#include "runtime/api/object_ref.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/client/object_client.h"
 #include "runtime/wire/codec.h"
 
 #define MINIRAY_ACTOR(Class, ...)                                    \
@@ -92,6 +94,19 @@ struct ResultOf<absl::Status> {
   using type = void;
 };
 
+// Decodes an argument; fetches it first if it lies elsewhere and the parameter
+// is the value itself.
+template <class T>
+absl::Status DecodeArgument(const absl::Cord& arg, T* out) {
+  if constexpr (!IsObjectRef<T>::value) {
+    if (IsReference(arg)) {
+      MR_ASSIGN_OR_RETURN(const absl::Cord value, ResolveReference(arg));
+      return DecodeValue(value, out);
+    }
+  }
+  return DecodeValue(arg, out);
+}
+
 // Decodes `args` into *out; an error names the argument.
 template <class Tuple>
 absl::Status DecodeArguments(const ArgumentList& args, Tuple* out) {
@@ -103,8 +118,8 @@ absl::Status DecodeArguments(const ArgumentList& args, Tuple* out) {
   absl::Status status;
   size_t i = 0;
   auto decode = [&](auto* item) {
-    status =
-        Annotate(DecodeValue(args[i], item), absl::StrCat("argument ", i + 1));
+    status = Annotate(DecodeArgument(args[i], item),
+                      absl::StrCat("argument ", i + 1));
     ++i;
     return status.ok();
   };
@@ -112,7 +127,71 @@ absl::Status DecodeArguments(const ArgumentList& args, Tuple* out) {
   return status;
 }
 
-// The inverse: materialises the arguments as the parameter types and encodes.
+// What is kept of an argument `Arg` for a parameter `Parameter` until it is
+// encoded: the parameter's value, or the ObjectRef that stands for it.
+template <class Parameter, class Arg>
+struct ArgumentFor {
+  using Given = std::decay_t<Arg>;
+  static constexpr bool kIsRef =
+      IsObjectRef<Given>::value && !std::is_same_v<Given, Parameter>;
+  using type = std::conditional_t<kIsRef, Given, Parameter>;
+  static constexpr bool Fits() {
+    if constexpr (kIsRef) {
+      return std::is_same_v<typename IsObjectRef<Given>::Value, Parameter>;
+    } else {
+      return std::is_constructible_v<Parameter, Arg&&>;
+    }
+  }
+};
+
+struct EncodedArguments {
+  ArgumentList args;
+  // See CallRequest.
+  std::vector<std::pair<size_t, std::shared_ptr<CallState>>> refs;
+  std::vector<std::shared_ptr<CallState>> holds;
+};
+
+// The inverse: encodes `values`; Parameters... are what the callee expects, in
+// whose place an ObjectRef may stand.
+template <class... Parameters, class Tuple>
+absl::StatusOr<EncodedArguments> EncodeArguments(
+    const Tuple& values, std::type_identity<std::tuple<Parameters...>>) {
+  EncodedArguments result;
+  ReferenceHolds holds;
+  absl::Status status;
+  auto encode = [&]<class Parameter, class Item>(std::type_identity<Parameter>,
+                                                 const Item& item) {
+    if constexpr (IsObjectRef<Item>::value) {
+      // By reference where the parameter is an ObjectRef, else by value.
+      if (item.state() == nullptr) {
+        status = absl::FailedPreconditionError("empty ObjectRef");
+      } else if (IsObjectRef<Parameter>::value &&
+                 !item.state()->by_reference()) {
+        status = NotByReference(*item.state());
+      } else {
+        result.refs.emplace_back(result.args.size(), item.state());
+        result.args.emplace_back();
+      }
+    } else {
+      auto encoded = EncodeValue(item);
+      status = encoded.status();
+      if (status.ok()) result.args.push_back(*std::move(encoded));
+    }
+    status =
+        Annotate(status, absl::StrCat("argument ", result.args.size() + 1));
+    return status.ok();
+  };
+  std::apply(
+      [&](const auto&... item) {
+        (void)(encode(std::type_identity<Parameters>(), item) && ...);
+      },
+      values);
+  MR_RETURN_IF_ERROR(status);
+  result.holds = std::move(holds.calls);
+  return result;
+}
+
+// For what does not take references: constructors.
 template <class Tuple>
 absl::StatusOr<ArgumentList> EncodeArguments(const Tuple& values) {
   ArgumentList args;

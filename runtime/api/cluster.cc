@@ -156,6 +156,7 @@ absl::StatusOr<Cluster> ClusterOfActors(const v1::HostActor& host) {
     options.token = host.token();
     options.is_driver = false;
     options.job_id = host.spec().job_id();
+    options.object_address = host.object_address();
     MR_ASSIGN_OR_RETURN(auto client, internal::Client::Connect(options));
     auto state = std::make_shared<Cluster::State>();
     state->client = std::move(client);
@@ -401,6 +402,18 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Find(
   return internal::ActorIdentity{info.actor_id(), info.class_name(),
                                  info.name(), info.max_retries(),
                                  info.max_pending_calls()};
+}
+
+std::shared_ptr<internal::CallState> Cluster::PutEncoded(
+    absl::StatusOr<absl::Cord> value) const {
+  auto call = std::make_shared<internal::CallState>("Put");
+  call->set_by_reference(client());
+  std::shared_ptr<void> hold;
+  absl::StatusOr<absl::Cord> reference =
+      value.ok() ? client()->PutObject(*value, &hold) : value.status();
+  call->Hold(std::move(hold));
+  call->Complete(std::move(reference));
+  return call;
 }
 
 absl::StatusOr<v1::GetClusterStateResponse> Cluster::GetState() const {

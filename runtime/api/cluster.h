@@ -207,6 +207,18 @@ class Cluster {
   absl::StatusOr<PlacementGroup> CreatePlacementGroup(
       const PlacementGroupOptions& options) const;
 
+  // Puts a value into the object store of this machine's node (of another one
+  // if there is none) and returns a reference to pass to actors: however many
+  // of a node's actors use it, it is sent to that node once. Blocks for the
+  // upload; an error is Get's. See ObjectRef for how long the value lives.
+  //
+  // Errors: RESOURCE_EXHAUSTED, the store is full. UNAVAILABLE, no node.
+  template <class T>
+  ObjectRef<std::decay_t<T>> Put(const T& value) const {
+    return ObjectRef<std::decay_t<T>>(
+        PutEncoded(EncodeValue<std::decay_t<T>>(value)));
+  }
+
   // Nodes, actors and jobs as the head knows them.
   absl::StatusOr<v1::GetClusterStateResponse> GetState() const;
 
@@ -224,6 +236,8 @@ class Cluster {
   explicit Cluster(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
+  std::shared_ptr<internal::CallState> PutEncoded(
+      absl::StatusOr<absl::Cord> value) const;
   absl::StatusOr<internal::ActorIdentity> Create(
       const ActorOptions& options, const std::string& class_name,
       const internal::ArgumentList& args, bool saves_state) const;

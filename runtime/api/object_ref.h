@@ -1,9 +1,11 @@
-// ObjectRef<T> names the result of a call that may not exist yet.
+// ObjectRef<T> names a value that may not exist yet, or lies elsewhere: the
+// result of a call, or what Cluster::Put took.
 
 #ifndef MINIRAY_RUNTIME_API_OBJECT_REF_H_
 #define MINIRAY_RUNTIME_API_OBJECT_REF_H_
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,7 +29,18 @@ struct GetResult<void> {
 };
 }  // namespace internal
 
-// Cheap to copy; copies name the same result. Thread-safe.
+// Cheap to copy; copies name the same value. Thread-safe.
+//
+// It may be passed to an actor's method in place of the value: as an argument
+// where the parameter is T, it is resolved before the method runs; the call is
+// not sent before the value exists, and fails if it never does. A parameter of
+// type ObjectRef<T> receives the reference itself, for the method to Get, or to
+// pass on; that needs a value that lies where others can fetch it: from Put, or
+// from a call with keep_result.
+//
+// Such a value is freed when the last ObjectRef to it in the process that put
+// it, or made the call, is gone and no call of that process needs it: copies
+// that travelled do not keep it alive.
 template <class T>
 class ObjectRef {
  public:
@@ -41,14 +54,15 @@ class ObjectRef {
   // Errors: what the method returned or threw (UNKNOWN for an exception, with
   // actor, method and text). UNAVAILABLE, the actor died or is being restarted:
   // the message says which actor, on which node, and why; the call may or may
-  // not have run. DEADLINE_EXCEEDED, `timeout` passed; the call goes on, and
-  // Get may be called again.
+  // not have run; or the value is lost with the process or node that held it.
+  // NOT_FOUND, the value was freed. DEADLINE_EXCEEDED, `timeout` passed; the
+  // call goes on, and Get may be called again.
   typename internal::GetResult<T>::type Get(
       absl::Duration timeout = absl::InfiniteDuration()) const {
     if (state_ == nullptr) {
       return absl::FailedPreconditionError("empty ObjectRef");
     }
-    absl::StatusOr<absl::Cord> result = state_->Wait(timeout);
+    absl::StatusOr<absl::Cord> result = state_->WaitAndFetch(timeout);
     if (!result.ok()) return result.status();
     if constexpr (std::is_void_v<T>) {
       return absl::OkStatus();
@@ -67,6 +81,53 @@ class ObjectRef {
 
  private:
   std::shared_ptr<internal::CallState> state_;
+};
+
+namespace internal {
+
+template <class T>
+struct IsObjectRef : std::false_type {};
+template <class T>
+struct IsObjectRef<ObjectRef<T>> : std::true_type {
+  using Value = T;
+};
+
+// While it lives: collects the references that this thread encodes, so that
+// they are held until the call that they are part of is done.
+class ReferenceHolds {
+ public:
+  ReferenceHolds();
+  ~ReferenceHolds();
+  ReferenceHolds(const ReferenceHolds&) = delete;
+  ReferenceHolds& operator=(const ReferenceHolds&) = delete;
+
+  std::vector<std::shared_ptr<CallState>> calls;
+
+ private:
+  ReferenceHolds* const outer_;
+};
+
+absl::Status NotByReference(const CallState& call);
+absl::Status EncodeObjectRef(const std::shared_ptr<CallState>& call,
+                             WireWriter* out);
+absl::Status DecodeObjectRef(const ValueView& view,
+                             std::shared_ptr<CallState>* out);
+// The Value that a serialized Value refers to; blocks.
+absl::StatusOr<absl::Cord> ResolveReference(const absl::Cord& reference);
+
+}  // namespace internal
+
+template <class T>
+struct Codec<ObjectRef<T>> {
+  static absl::Status Encode(const ObjectRef<T>& ref, WireWriter* out) {
+    return internal::EncodeObjectRef(ref.state(), out);
+  }
+  static absl::Status Decode(const ValueView& view, ObjectRef<T>* out) {
+    std::shared_ptr<internal::CallState> call;
+    MR_RETURN_IF_ERROR(internal::DecodeObjectRef(view, &call));
+    *out = ObjectRef<T>(std::move(call));
+    return absl::OkStatus();
+  }
 };
 
 // Blocks until `num_ready` of `refs` are done or `timeout` has passed; returns

@@ -1,7 +1,5 @@
 #include "runtime/client/actor_connection.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,25 +7,13 @@
 #include "absl/time/clock.h"
 #include "runtime/base/background.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/wire/call_messages.h"
 
 namespace miniray {
 namespace internal {
 namespace {
-
-// Calls that queued while a frame was on its way share the next one up to here.
-constexpr uint64_t kFrameBytes = 1 << 20;
-
-// Replies are acknowledged with the next calls, or once there are so many.
-constexpr size_t kMaxUnacknowledged = 1024;
-constexpr uint64_t kMaxUnacknowledgedBytes = 1 << 20;
-
-// Calls to one actor that have no reply yet, unless its creator said otherwise.
-constexpr size_t kMaxPendingCalls = 100000;
-// Their bytes: they are kept until the reply, to be sent again after a break.
-// One call may be larger.
-constexpr uint64_t kMaxPendingBytes = uint64_t{4} << 30;
 
 // How long the head may take to learn why an actor's connection broke before
 // the actor is tried again. A daemon reports a death within milliseconds; the
@@ -54,70 +40,6 @@ ActorConnection::ActorConnection(ActorIdentity actor, Options options)
       backoff_(kFirstBackoff) {}
 
 ActorConnection::~ActorConnection() = default;
-
-std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
-  auto state = std::make_shared<CallState>(absl::StrCat(
-      ShortClassName(actor_.class_name), ".", request.method, " on ",
-      actor_.name.empty() ? actor_.actor_id
-                          : absl::StrCat("'", actor_.name, "'")));
-  state->set_owner(weak_from_this());
-  CallMessage message;
-  message.method = std::move(request.method);
-  message.args = std::move(request.args);
-  message.concurrency_group = std::move(request.concurrency_group);
-  message.keep_result = request.keep_result;
-  PendingCall call;
-  call.state = state;
-  call.body = EncodeCallBody(message);
-  call.retries_left = request.max_retries;
-  call.patient = request.max_retries != 0;
-  absl::Status refused;
-  {
-    absl::MutexLock lock(&mu_);
-    refused = CheckRoom(call.body.size());
-    // Such calls do not wait for news.
-    if (refused.ok() && !call.patient && state_ == State::kLooking &&
-        info_.state() == v1::ACTOR_STATE_RESTARTING) {
-      refused = RestartingStatus();
-    }
-    if (refused.ok()) {
-      pending_bytes_ += call.body.size();
-      unsent_.push_back(std::move(call));
-      if (state_ == State::kConnected) {
-        Pump();
-      } else if (state_ == State::kIdle) {
-        Look(0, absl::ZeroDuration());
-      }
-    }
-  }
-  if (!refused.ok()) state->Complete(std::move(refused));
-  return state;
-}
-
-absl::Status ActorConnection::CheckRoom(size_t bytes) const {
-  if (state_ == State::kDead) return death_;
-  if (bytes > kMaxMessageBytes - 1024) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the arguments have ", bytes,
-        " bytes, and a message can hold 2 GiB; send them in several calls"));
-  }
-  const size_t limit = actor_.max_pending_calls > 0
-                           ? static_cast<size_t>(actor_.max_pending_calls)
-                           : kMaxPendingCalls;
-  if (unsent_.size() + sent_.size() >= limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(limit,
-                     " calls to this actor have no reply yet; wait for some "
-                     "before making more"));
-  }
-  if (pending_bytes_ > 0 && pending_bytes_ + bytes > kMaxPendingBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "calls of ", pending_bytes_,
-        " bytes to this actor have no reply yet; wait for some before making "
-        "more"));
-  }
-  return absl::OkStatus();
-}
 
 // --- The way to the actor.
 
@@ -322,6 +244,9 @@ void ActorConnection::OnSession(const SessionMessage& session,
     return true;
   });
   Requeue(std::move(missing));
+  released_.insert(released_.end(), recently_released_.begin(),
+                   recently_released_.end());
+  recently_released_.clear();
   next_call_id_ = session.last_call_id + 1;
   Pump();
 }
@@ -437,205 +362,6 @@ void ActorConnection::OnTroubleTimeout(uint64_t trouble) {
   Run(std::move(outcomes));
 }
 
-// --- Calls.
-
-void ActorConnection::OnWritable(ActorStream* stream) {
-  absl::MutexLock lock(&mu_);
-  if (stream_.get() == stream) Pump();
-}
-
-void ActorConnection::Pump() {
-  if (state_ != State::kConnected || !stream_->writable()) return;
-  const absl::Cord frame = NextFrame();
-  if (!frame.empty()) stream_->Write(frame);
-}
-
-absl::Cord ActorConnection::NextFrame() {
-  WireWriter frame;
-  const absl::Time now = absl::Now();
-  while (!unsent_.empty() &&
-         (frame.size() == 0 ||
-          frame.size() + unsent_.front().body.size() <= kFrameBytes)) {
-    PendingCall& call = unsent_.front();
-    const uint64_t id = next_call_id_++;
-    AppendCall(id, call.body, &frame);
-    call.sent = now;
-    sent_.emplace(id, std::move(call));
-    unsent_.pop_front();
-  }
-  WatchIfSilent();
-  if (frame.size() > 0 || acknowledged_.size() >= kMaxUnacknowledged ||
-      acknowledged_bytes_ >= kMaxUnacknowledgedBytes) {
-    AppendAcknowledged(acknowledged_, &frame);
-    acknowledged_.clear();
-    acknowledged_bytes_ = 0;
-  }
-  AppendCancelled(cancelled_, &frame);
-  cancelled_.clear();
-  return std::move(frame).Take();
-}
-
-void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
-  absl::StatusOr<ReplyFrame> frame = DecodeReplyFrame(bytes);
-  if (!frame.ok()) {
-    LOG(ERROR) << actor_.ToString()
-               << " sent a malformed reply: " << frame.status();
-    stream->Cancel();
-    return;
-  }
-  Outcomes outcomes;
-  {
-    absl::MutexLock lock(&mu_);
-    if (stream_.get() != stream) return;
-    if (frame->session.has_value() && state_ == State::kConnecting) {
-      OnSession(*frame->session, &outcomes);
-    }
-    if (state_ != State::kConnected) return;
-    last_reply_ = absl::Now();
-    for (ReplyMessage& reply : frame->replies) {
-      acknowledged_.push_back(reply.call_id);
-      acknowledged_bytes_ += reply.result.size();
-      auto it = sent_.find(reply.call_id);
-      if (it == sent_.end()) continue;  // It came before.
-      pending_bytes_ -= it->second.body.size();
-      if (trouble_since_ != absl::InfiniteFuture()) EndTrouble();
-      Outcome& outcome = outcomes.emplace_back();
-      outcome.state = std::move(it->second.state);
-      if (reply.status.ok()) {
-        outcome.result = std::move(reply.result);
-      } else {
-        outcome.result = std::move(reply.status);
-        outcome.where = Where();
-      }
-      sent_.erase(it);
-    }
-    if (acknowledged_.size() >= kMaxUnacknowledged ||
-        acknowledged_bytes_ >= kMaxUnacknowledgedBytes) {
-      Pump();
-    }
-  }
-  Run(std::move(outcomes));
-}
-
-void ActorConnection::EndSession(const absl::Status& status,
-                                 Outcomes* outcomes) {
-  std::vector<std::pair<uint64_t, PendingCall>> again;
-  for (auto& [id, call] : sent_) {
-    if (call.cancelled) {
-      Fail(std::move(call), absl::CancelledError("cancelled"), outcomes);
-    } else if (call.retries_left == 0) {
-      Fail(std::move(call), status, outcomes);
-    } else {
-      if (call.retries_left > 0) --call.retries_left;
-      again.emplace_back(id, std::move(call));
-    }
-  }
-  sent_.clear();
-  Requeue(std::move(again));
-  session_id_.clear();
-  established_ = false;
-  next_call_id_ = 1;
-  acknowledged_.clear();
-  acknowledged_bytes_ = 0;
-  cancelled_.clear();
-}
-
-void ActorConnection::Requeue(
-    std::vector<std::pair<uint64_t, PendingCall>> calls) {
-  std::sort(calls.begin(), calls.end(),
-            [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (auto& [id, call] : calls) {
-    call.sent = absl::InfiniteFuture();
-    unsent_.push_front(std::move(call));
-  }
-}
-
-void ActorConnection::FailUnsent(const absl::Status& status, bool all,
-                                 Outcomes* outcomes) {
-  std::deque<PendingCall> kept;
-  for (PendingCall& call : unsent_) {
-    if (!all && call.patient) {
-      kept.push_back(std::move(call));
-    } else {
-      Fail(std::move(call), status, outcomes);
-    }
-  }
-  unsent_ = std::move(kept);
-}
-
-void ActorConnection::FailAll(const absl::Status& status, Outcomes* outcomes) {
-  std::vector<std::pair<uint64_t, PendingCall>> sent;
-  for (auto& [id, call] : sent_) sent.emplace_back(id, std::move(call));
-  sent_.clear();
-  Requeue(std::move(sent));
-  FailUnsent(status, /*all=*/true, outcomes);
-}
-
-void ActorConnection::Fail(PendingCall call, const absl::Status& status,
-                           Outcomes* outcomes) {
-  pending_bytes_ -= call.body.size();
-  outcomes->push_back({std::move(call.state), status, ""});
-}
-
-void ActorConnection::CancelCall(const CallState* state) {
-  Outcomes outcomes;
-  {
-    absl::MutexLock lock(&mu_);
-    for (auto it = unsent_.begin(); it != unsent_.end(); ++it) {
-      if (it->state.get() != state) continue;
-      Fail(std::move(*it), absl::CancelledError("cancelled before it was sent"),
-           &outcomes);
-      unsent_.erase(it);
-      break;
-    }
-    if (outcomes.empty()) {
-      for (auto& [id, call] : sent_) {
-        if (call.state.get() != state || call.cancelled) continue;
-        call.cancelled = true;
-        cancelled_.push_back(id);
-        Pump();
-        break;
-      }
-    }
-  }
-  Run(std::move(outcomes));
-}
-
-std::string ActorConnection::DescribeCall(const CallState* state) {
-  absl::MutexLock lock(&mu_);
-  const absl::Time now = absl::Now();
-  auto ago = [&](absl::Time time) {
-    return absl::FormatDuration(absl::Trunc(now - time, absl::Milliseconds(1)));
-  };
-  if (trouble_since_ != absl::InfiniteFuture()) {
-    return absl::StrCat(
-        info_.address().empty()
-            ? absl::StrCat("the head at ", options_.head_address)
-            : absl::StrCat("the actor at ", info_.address()),
-        " has not been reachable for ", ago(trouble_since_), " (",
-        last_error_.message(), ")");
-  }
-  for (const auto& [id, call] : sent_) {
-    if (call.state.get() != state) continue;
-    return absl::StrCat("it was sent to the actor (", Where(), ") ",
-                        ago(call.sent), " ago, and waits or runs there");
-  }
-  switch (info_.state()) {
-    case v1::ACTOR_STATE_PENDING:
-      return absl::StrCat("the actor waits: ", info_.cause());
-    case v1::ACTOR_STATE_STARTING:
-      return absl::StrCat("the actor's process starts on ", info_.hostname());
-    case v1::ACTOR_STATE_RESTARTING:
-      return absl::StrCat("the actor is being restarted: ", info_.cause());
-    default:
-      return "it has not been sent yet";
-  }
-}
-
-std::string ActorConnection::Where() const {
-  return absl::StrCat(info_.node_id(), " on ", info_.hostname());
-}
-
 void ActorConnection::Close(absl::Status status) {
   Outcomes outcomes;
   std::shared_ptr<ActorStream> stream;
@@ -651,12 +377,6 @@ void ActorConnection::Close(absl::Status status) {
   }
   if (stream != nullptr) stream->Cancel();
   Run(std::move(outcomes));
-}
-
-void ActorConnection::Run(Outcomes outcomes) {
-  for (Outcome& outcome : outcomes) {
-    outcome.state->Complete(std::move(outcome.result), outcome.where);
-  }
 }
 
 }  // namespace internal

@@ -55,8 +55,10 @@ class ActorConnection : public CallOwner,
     std::string token;
     std::string head_address;  // For messages.
     absl::Duration reconnect_timeout = absl::Seconds(60);
-    ChannelPool* channels = nullptr;  // Not used once closed.
+    std::shared_ptr<ChannelPool> channels;
     Lookup lookup;
+    // For results that stay with the actor. May be null.
+    std::weak_ptr<ObjectFetcher> fetcher;
   };
 
   ActorConnection(ActorIdentity actor, Options options);
@@ -66,6 +68,10 @@ class ActorConnection : public CallOwner,
 
   // Takes no lock: whoever asks holds one that comes after ours.
   bool dead() const { return dead_; }
+
+  // A result that stayed with the actor is needed no more.
+  void Release(const std::string& session, const std::string& object_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Fails all calls, now and later, with `status`.
   void Close(absl::Status status);
@@ -88,9 +94,16 @@ class ActorConnection : public CallOwner,
     kPausing,
     kDead
   };
+  // A call that waits for its arguments.
+  struct Draft {
+    CallMessage message;
+    std::vector<std::pair<size_t, std::shared_ptr<CallState>>> refs;
+  };
   struct PendingCall {
     std::shared_ptr<CallState> state;
+    std::unique_ptr<Draft> draft;  // Null once `body` is complete.
     absl::Cord body;
+    std::vector<std::shared_ptr<CallState>> holds;
     int retries_left = 0;
     bool patient = false;  // Waits while the actor restarts.
     bool cancelled = false;
@@ -101,6 +114,8 @@ class ActorConnection : public CallOwner,
     std::shared_ptr<CallState> state;
     absl::StatusOr<absl::Cord> result;
     std::string where;
+    // Dies unlocked: what it holds may have things to do.
+    std::vector<std::shared_ptr<CallState>> holds;
   };
   using Outcomes = std::vector<Outcome>;
 
@@ -134,6 +149,14 @@ class ActorConnection : public CallOwner,
   void OnTroubleTimeout(uint64_t trouble) ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- Calls.
+  // Puts the arguments that have come into the call's message. Errors: of an
+  // argument.
+  static absl::Status Complete(Draft* draft);
+  // An argument of the call has come.
+  void OnArgument(const CallState* call) ABSL_LOCKS_EXCLUDED(mu_);
+  // Sees to it that the result that stayed with the actor is released.
+  void HoldResult(CallState* call, const absl::Cord& reference)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Cord NextFrame() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The session is over, and with it what the actor knew of it. Calls that were
@@ -183,6 +206,9 @@ class ActorConnection : public CallOwner,
   std::vector<uint64_t> acknowledged_ ABSL_GUARDED_BY(mu_);
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> released_ ABSL_GUARDED_BY(mu_);
+  // Sent lately; sent again after a break, since they get no answer.
+  std::deque<std::string> recently_released_ ABSL_GUARDED_BY(mu_);
 
   bool watching_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_reply_ ABSL_GUARDED_BY(mu_);

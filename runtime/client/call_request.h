@@ -3,9 +3,13 @@
 #ifndef MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
 #define MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/actor/registry.h"
+#include "runtime/client/call_state.h"
 
 namespace miniray {
 namespace internal {
@@ -26,6 +30,11 @@ struct ActorIdentity {
 struct CallRequest {
   std::string method;
   ArgumentList args;
+  // Arguments that are the results of these calls, by their index in `args`:
+  // the call is not sent before they are done, and fails if one fails.
+  std::vector<std::pair<size_t, std::shared_ptr<CallState>>> refs;
+  // What else must live until the call is done.
+  std::vector<std::shared_ptr<CallState>> holds;
   // How often it is sent again when the actor died before it replied; -1: for
   // ever.
   int max_retries = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace miniray {
 namespace internal {
@@ -82,6 +83,28 @@ absl::Status CallState::TimedOut(absl::Duration timeout) const {
   return absl::DeadlineExceededError(absl::StrCat(
       description_, ": no reply within ", absl::FormatDuration(timeout), "; ",
       state, state.empty() ? "" : "; ", "the call goes on"));
+}
+
+void CallState::Hold(std::shared_ptr<void> hold) {
+  absl::MutexLock lock(&mu_);
+  hold_ = std::move(hold);
+}
+
+absl::StatusOr<absl::Cord> CallState::WaitAndFetch(
+    absl::Duration timeout) const {
+  const absl::Time deadline = absl::Now() + timeout;
+  absl::StatusOr<absl::Cord> result = Wait(timeout);
+  if (!result.ok() || !by_reference_) return result;
+  const std::shared_ptr<ObjectFetcher> fetcher = fetcher_.lock();
+  if (fetcher == nullptr) {
+    return absl::CancelledError(
+        absl::StrCat(description_, ": the cluster connection was shut down"));
+  }
+  result = fetcher->FetchObject(*result, deadline - absl::Now());
+  if (result.ok()) return result;
+  return absl::Status(
+      result.status().code(),
+      absl::StrCat(description_, ": ", result.status().message()));
 }
 
 void CallState::Cancel() {

@@ -32,6 +32,15 @@ class CallOwner {
   virtual std::string DescribeCall(const CallState* call) = 0;
 };
 
+// Gets values that lie elsewhere.
+class ObjectFetcher {
+ public:
+  virtual ~ObjectFetcher() = default;
+  // The Value that the serialized Value `reference` refers to.
+  virtual absl::StatusOr<absl::Cord> FetchObject(const absl::Cord& reference,
+                                                 absl::Duration timeout) = 0;
+};
+
 // Thread-safe.
 class CallState {
  public:
@@ -50,6 +59,21 @@ class CallState {
 
   // Set before the call is shared.
   void set_owner(std::weak_ptr<CallOwner> owner) { owner_ = std::move(owner); }
+
+  // Set before the call is shared: its result refers to a value that lies
+  // elsewhere, and is fetched with `fetcher`.
+  void set_by_reference(std::weak_ptr<ObjectFetcher> fetcher) {
+    by_reference_ = true;
+    fetcher_ = std::move(fetcher);
+  }
+  bool by_reference() const { return by_reference_; }
+
+  // Keeps `hold` as long as the call itself.
+  void Hold(std::shared_ptr<void> hold) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // As Wait, and fetches what lies elsewhere.
+  absl::StatusOr<absl::Cord> WaitAndFetch(absl::Duration timeout) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // See CallOwner; nothing happens to a call that is done.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
@@ -72,10 +96,13 @@ class CallState {
  private:
   const std::string description_;
   std::weak_ptr<CallOwner> owner_;
+  bool by_reference_ = false;
+  std::weak_ptr<ObjectFetcher> fetcher_;
   mutable absl::Mutex mu_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   absl::StatusOr<absl::Cord> result_ ABSL_GUARDED_BY(mu_);
   std::vector<std::function<void()>> callbacks_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<void> hold_ ABSL_GUARDED_BY(mu_);
 };
 
 // See Wait in runtime/api/object_ref.h. Null states count as done.

@@ -27,6 +27,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/driver_session.h"
+#include "runtime/client/object_client.h"
 #include "runtime/packages/upload.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
@@ -59,6 +60,26 @@ class ClientImpl : public Client {
         channel_(MakeChannel(options_.head_address)),
         stub_(v1::Head::NewStub(channel_)) {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
+    ObjectClient::Options objects;
+    objects.token = options_.token;
+    objects.job_id = options_.job_id;
+    objects.local_store = options_.object_address;
+    objects.channels = channels_;
+    objects.nodes = [this]() -> absl::StatusOr<std::vector<v1::NodeInfo>> {
+      MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
+                          GetClusterState());
+      return std::vector<v1::NodeInfo>(state.nodes().begin(),
+                                       state.nodes().end());
+    };
+    objects.actor =
+        [this](const std::string& id) -> absl::StatusOr<v1::ActorInfo> {
+      v1::GetActorRequest request;
+      request.set_actor_id(id);
+      v1::GetActorResponse response;
+      MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response));
+      return response.actor();
+    };
+    objects_ = std::make_shared<ObjectClient>(std::move(objects));
   }
 
   ~ClientImpl() override {
@@ -172,6 +193,16 @@ class ClientImpl : public Client {
     return connection->Call(std::move(request));
   }
 
+  absl::StatusOr<absl::Cord> PutObject(const absl::Cord& value,
+                                       std::shared_ptr<void>* hold) override {
+    return objects_->Put(value, hold);
+  }
+
+  absl::StatusOr<absl::Cord> FetchObject(const absl::Cord& reference,
+                                         absl::Duration timeout) override {
+    return objects_->Fetch(reference, timeout);
+  }
+
   absl::Status SaveActorState(const std::string& actor_id, int32_t incarnation,
                               const absl::Cord& state) override {
     v1::SaveActorStateRequest request;
@@ -246,6 +277,7 @@ class ClientImpl : public Client {
       if (closed_) return;
       closed_ = true;
       connections.swap(connections_);
+      objects_->Close();
       for (grpc::ClientContext* context : lookups_) context->TryCancel();
     }
     for (auto& [id, connection] : connections) {
@@ -276,7 +308,8 @@ class ClientImpl : public Client {
     options.token = options_.token;
     options.head_address = options_.head_address;
     options.reconnect_timeout = options_.reconnect_timeout;
-    options.channels = &channels_;
+    options.channels = channels_;
+    options.fetcher = weak_from_this();
     options.lookup =
         [this](v1::GetActorRequest request,
                std::function<void(absl::StatusOr<v1::ActorInfo>)> done) {
@@ -430,7 +463,10 @@ class ClientImpl : public Client {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
   std::unique_ptr<DriverSession> session_;
-  ChannelPool channels_;  // To actors.
+  // To actors and object stores.
+  const std::shared_ptr<ChannelPool> channels_ =
+      std::make_shared<ChannelPool>();
+  std::shared_ptr<ObjectClient> objects_;
 
   absl::Mutex package_mu_;
   std::string package_id_ ABSL_GUARDED_BY(package_mu_);

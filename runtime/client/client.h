@@ -22,7 +22,8 @@ namespace miniray {
 namespace internal {
 
 // Thread-safe.
-class Client {
+class Client : public ObjectFetcher,
+               public std::enable_shared_from_this<Client> {
  public:
   struct Options {
     std::string head_address;
@@ -34,6 +35,8 @@ class Client {
     std::string job_id;         // Drivers: empty, it is made up.
     bool log_to_driver = true;  // Drivers: see ClusterOptions.
     absl::Duration connect_timeout = absl::Seconds(10);
+    // Actors: HOST:PORT of the object store of their node.
+    std::string object_address;
     // How long an actor or the head may be out of reach before calls fail.
     absl::Duration reconnect_timeout = absl::Seconds(60);
   };
@@ -46,7 +49,7 @@ class Client {
   // last one that connected. Null before.
   static std::shared_ptr<Client> Current();
 
-  virtual ~Client() = default;
+  ~Client() override = default;
 
   // Registers an actor (`spec` without ids, job and package: they are filled
   // in), after it has made sure that the head has this program's package.
@@ -65,6 +68,10 @@ class Client {
   // call fails with RESOURCE_EXHAUSTED.
   virtual std::shared_ptr<CallState> Call(const ActorIdentity& actor,
                                           CallRequest request) = 0;
+
+  // Puts a serialized Value into a node's object store; see ObjectClient.
+  virtual absl::StatusOr<absl::Cord> PutObject(const absl::Cord& value,
+                                               std::shared_ptr<void>* hold) = 0;
 
   // The saved state of an actor of this process. Both block, and try again as
   // long as the head does not answer, at most `reconnect_timeout`. Errors: see

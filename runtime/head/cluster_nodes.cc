@@ -32,6 +32,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     node.info.set_node_id(request.node_id());
     node.info.set_hostname(request.hostname());
     node.info.set_address(request.address());
+    node.info.set_object_address(request.object_address());
     node.info.set_pid(request.pid());
     node.info.set_state(v1::NODE_STATE_ALIVE);
     *node.info.mutable_labels() = request.labels();

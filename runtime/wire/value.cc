@@ -31,6 +31,8 @@ absl::string_view ValueKindName(ValueKind kind) {
       return "an actor handle";
     case ValueKind::kMessage:
       return "a protobuf message";
+    case ValueKind::kObject:
+      return "a reference to an object";
   }
   return "a value of an unknown kind";
 }
@@ -41,7 +43,7 @@ absl::StatusOr<ValueView> ValueView::Parse(const absl::Cord& value) {
   WireField field;
   while (!reader.done()) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
-    if (field.number > static_cast<int>(ValueKind::kMessage)) continue;
+    if (field.number > static_cast<int>(ValueKind::kObject)) continue;
     const auto kind = static_cast<ValueKind>(field.number);
     WireField::Type expected = WireField::Type::kBytes;
     if (kind <= ValueKind::kUint) {

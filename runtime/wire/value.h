@@ -27,6 +27,7 @@ enum class ValueKind : int {
   kMap = 9,
   kActor = 10,
   kMessage = 11,
+  kObject = 12,
 };
 
 absl::string_view ValueKindName(ValueKind kind);

@@ -120,6 +120,7 @@ absl::Status ActorTable::StartInProcess(const v1::StartActor& start,
   host->set_head_address(options_.head_address);
   host->set_token(options_.token);
   host->set_tls_dir(TlsDir());
+  host->set_object_address(options_.object_address);
   if (const std::string reason = StopReason(key); !reason.empty()) {
     return absl::CancelledError(reason);
   }

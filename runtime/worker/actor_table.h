@@ -43,6 +43,7 @@ class ActorTable {
     std::string node_ip;  // Actors listen there.
     std::string head_address;
     std::string token;
+    std::string object_address;  // HOST:PORT of the node's object store
     std::string log_folder;
     absl::Duration stop_grace;
     bool use_templates = true;

@@ -67,6 +67,11 @@ class WorkerDaemonImpl : public WorkerDaemon {
     MR_ASSIGN_OR_RETURN(
         supervisor_,
         ProcessSupervisor::Create({.reap_orphans = options_.owns_process}));
+    MR_ASSIGN_OR_RETURN(
+        objects_,
+        ObjectStore::Start({.host = node_ip_,
+                            .token = options_.token,
+                            .max_bytes = options_.object_store_bytes}));
     templates_ = std::make_unique<TemplatePool>(
         TemplatePool::Options{.log_folder = logs}, supervisor_.get(),
         capture_.get());
@@ -74,6 +79,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
         ActorTable::Options{.node_ip = node_ip_,
                             .head_address = options_.head_address,
                             .token = options_.token,
+                            .object_address = objects_->address(),
                             .log_folder = logs,
                             .stop_grace = options_.stop_grace,
                             .use_templates = options_.use_templates},
@@ -120,6 +126,11 @@ class WorkerDaemonImpl : public WorkerDaemon {
 
   std::string node_id() const override { return link_.node_id(); }
 
+  ObjectStore::Stats object_stats() const override {
+    absl::MutexLock lock(&shutdown_mu_);
+    return objects_ == nullptr ? ObjectStore::Stats{} : objects_->stats();
+  }
+
   void Shutdown() override {
     absl::MutexLock shutdown_lock(&shutdown_mu_);
     memory_.reset();
@@ -140,6 +151,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
     supervisor_.reset();
     templates_.reset();
     capture_.reset();
+    objects_.reset();
   }
 
  private:
@@ -147,6 +159,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   void Describe(v1::RegisterNode* node) {
     node->set_hostname(Hostname());
     node->set_address(node_ip_);
+    node->set_object_address(objects_->address());
     node->set_pid(getpid());
     *node->mutable_total() = options_.resources;
     node->mutable_labels()->insert(options_.labels.begin(),
@@ -174,7 +187,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
       case v1::NodeCommand::kEndReadLog:
         return logs_->End(command.end_read_log().request_id());
       case v1::NodeCommand::kJobEnded:
-        return;  // Nothing is kept for it.
+        return objects_->EndJob(command.job_ended().job_id());
       default:
         LOG(WARNING) << "a command of the head that this daemon does not know";
     }
@@ -248,6 +261,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   const std::unique_ptr<v1::Head::Stub> stub_;
   PackageCache packages_;
   HeadLink link_;
+  std::unique_ptr<ObjectStore> objects_;
   std::unique_ptr<OutputCapture> capture_;
   std::unique_ptr<ProcessSupervisor> supervisor_;
   std::unique_ptr<TemplatePool> templates_;
@@ -257,7 +271,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<LeaseKeeper> lease_;
   std::unique_ptr<MemoryMonitor> memory_;
 
-  absl::Mutex shutdown_mu_;
+  mutable absl::Mutex shutdown_mu_;
   absl::Mutex give_up_mu_;  // The link and the lease may both come to it.
 };
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
+#include "runtime/objects/object_store.h"
 #include "runtime/worker/memory_monitor.h"
 
 namespace miniray {
@@ -43,6 +44,8 @@ class WorkerDaemon {
     MemoryMonitor::Options memory;
     // Fork actors from a process that has loaded their program.
     bool use_templates = true;
+    // Of values put into the node's object store; 0: 30 % of the memory.
+    int64_t object_store_bytes = 0;
     // Nothing else in this process has children: all that it inherits are
     // reaped.
     bool owns_process = false;
@@ -58,6 +61,8 @@ class WorkerDaemon {
 
   // Changes when the head gives the node up and it joins as a new one.
   virtual std::string node_id() const = 0;
+
+  virtual ObjectStore::Stats object_stats() const = 0;
 
   // Stops all actors (SIGTERM, grace, SIGKILL, whole process groups), tells the
   // head and returns when no process is left. Idempotent.

@@ -279,6 +279,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .log_files = options.log_files,
                            .package_cache_bytes = options.package_cache_bytes,
                            .memory = {.limit = options.memory_limit},
+                           .object_store_bytes = options.object_store_bytes,
                            .owns_process = true});
   if (!started.ok()) {
     return started.status().code() == absl::StatusCode::kUnauthenticated

@@ -158,8 +158,8 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   if (!options->with_daemon) {
     MR_RETURN_IF_ERROR(RefuseFlags(
         line,
-        {"num_gpus", "resources", "node_ip", "labels", "memory_limit",
-         "package_cache_bytes", "log_max_bytes", "log_files"},
+        {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes",
+         "memory_limit", "package_cache_bytes", "log_max_bytes", "log_files"},
         "is for a worker daemon; with --head, add "
         "--num_cpus to start one too"));
   }
@@ -203,6 +203,9 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
   }
   MR_ASSIGN_OR_RETURN(options->labels,
                       ParseLabels(absl::GetFlag(FLAGS_labels)));
+  options->object_store_bytes = absl::GetFlag(FLAGS_object_store_bytes);
+  MR_RETURN_IF_ERROR(CheckQuantity(
+      "object_store_bytes", static_cast<double>(options->object_store_bytes)));
   options->node_ip = absl::GetFlag(FLAGS_node_ip);
   if (!options->node_ip.empty() && !IsOwnAddress(options->node_ip)) {
     return absl::InvalidArgumentError(

@@ -42,6 +42,7 @@ struct StartOptions {
   int64_t log_max_bytes = 0;
   int log_files = 0;
   std::map<std::string, std::string> labels;
+  int64_t object_store_bytes = 0;
 
   bool block = false;
   int ready_fd = -1;

@@ -42,6 +42,8 @@ A worker daemon:
   --resources LIST    further ones: name=quantity,... ("memory" is in bytes;
                       default: the machine's)
   --labels LIST       name=value,... for actors that ask for nodes with them
+  --object_store_bytes N   memory for values that are put (default: 30 % of the
+                      machine's)
   --node_ip IP        where its actors listen (default: the address from which
                       this machine reaches the head)
   --memory_limit X    part of the machine's (or its control group's) memory in
@@ -173,6 +175,7 @@ const std::vector<Verb>& Verbs() {
                    "num_gpus",
                    "resources",
                    "node_ip",
+                   "object_store_bytes",
                    "memory_limit",
                    "package_cache_bytes",
                    "log_max_bytes",

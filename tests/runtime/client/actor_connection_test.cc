@@ -165,7 +165,7 @@ class ActorConnectionTest : public testing::Test {
     ActorConnection::Options options;
     options.head_address = "head:1";
     options.reconnect_timeout = reconnect_timeout;
-    options.channels = &channels_;
+    options.channels = channels_;
     options.lookup = head_->lookup();
     ActorIdentity actor;
     actor.actor_id = "actor-1";
@@ -182,7 +182,8 @@ class ActorConnectionTest : public testing::Test {
   }
 
   int max_concurrency_ = 1;
-  ChannelPool channels_;
+  const std::shared_ptr<ChannelPool> channels_ =
+      std::make_shared<ChannelPool>();
   std::unique_ptr<ActorServer> server_;
   std::unique_ptr<TcpProxy> proxy_;
   std::shared_ptr<FakeHead> head_;

@@ -49,7 +49,7 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
   constexpr int kActors = 3, kRounds = 12, kCalls = 50;
   TestCluster cluster;
   Cluster driver = cluster.Connect();
-  internal::ChannelPool channels(&QuickChannel);
+  auto channels = std::make_shared<internal::ChannelPool>(&QuickChannel);
   std::vector<pid_t> pids;
   std::vector<std::shared_ptr<internal::ActorConnection>> connections;
   for (int i = 0; i < kActors; ++i) {
@@ -59,7 +59,7 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
     const v1::ActorInfo info = cluster.Info(*counter);
     pids.push_back(static_cast<pid_t>(info.pid()));
     internal::ActorConnection::Options options;
-    options.channels = &channels;
+    options.channels = channels;
     options.lookup = std::make_shared<internal::FakeHead>(info)->lookup();
     connections.push_back(std::make_shared<internal::ActorConnection>(
         counter->identity(), std::move(options)));

@@ -1,0 +1,299 @@
+#include "runtime/client/object_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/actor.grpc.pb.h"
+#include "proto/object.grpc.pb.h"
+#include "runtime/base/background.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/objects/memory_file.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_status.h"
+#include "runtime/wire/value.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
+constexpr absl::Duration kFreePause = absl::Seconds(2);
+constexpr int kFreeTries = 3;
+
+void SetDeadline(grpc::ClientContext* context, absl::Time deadline) {
+  if (deadline != absl::InfiniteFuture()) {
+    context->set_deadline(absl::ToChronoTime(deadline));
+  }
+}
+
+// Joins the chunks of one object without copying them.
+template <class Reader>
+absl::StatusOr<absl::Cord> Join(Reader* reader, grpc::ClientContext* context,
+                                const v1::ObjectRefValue& object) {
+  absl::Cord value;
+  v1::ObjectChunk chunk;
+  bool too_long = false;
+  while (reader->Read(&chunk)) {
+    value.Append(absl::Cord(std::move(*chunk.mutable_data())));
+    if (static_cast<int64_t>(value.size()) > object.size()) {
+      too_long = true;
+      context->TryCancel();
+      break;
+    }
+  }
+  while (too_long && reader->Read(&chunk)) {
+  }
+  const absl::Status status = FromGrpcStatus(reader->Finish());
+  if (too_long ||
+      (status.ok() && static_cast<int64_t>(value.size()) != object.size())) {
+    return absl::DataLossError(
+        absl::StrCat("the object ", object.object_id(), " has ", object.size(),
+                     " bytes, but ", value.size(), " came"));
+  }
+  MR_RETURN_IF_ERROR(status);
+  return value;
+}
+
+absl::StatusOr<v1::ObjectRefValue> DecodeReference(const absl::Cord& value) {
+  v1::Value parsed;
+  if (!parsed.ParseFromString(std::string(value)) || !parsed.has_object()) {
+    return absl::InvalidArgumentError("malformed reference to an object");
+  }
+  return std::move(*parsed.mutable_object());
+}
+
+}  // namespace
+
+bool IsReference(const absl::Cord& value) {
+  // Its field's tag: the kind is known without parsing a large value.
+  constexpr char kTag = static_cast<int>(ValueKind::kObject) << 3 | 2;
+  return !value.empty() && *value.char_begin() == kTag;
+}
+
+absl::Cord EncodeReference(const v1::ObjectRefValue& object) {
+  v1::Value value;
+  *value.mutable_object() = object;
+  return absl::Cord(value.SerializeAsString());
+}
+
+absl::StatusOr<absl::Cord> ObjectClient::Put(const absl::Cord& value,
+                                             std::shared_ptr<void>* hold) {
+  MR_ASSIGN_OR_RETURN(std::string store, FindStore());
+  const std::string id = NewId("object");
+  absl::Status status = Upload(store, id, value);
+  if (absl::IsUnavailable(status) && options_.local_store.empty()) {
+    // That node may be gone; another one will do.
+    {
+      absl::MutexLock lock(&mu_);
+      store_.clear();
+    }
+    MR_ASSIGN_OR_RETURN(store, FindStore());
+    status = Upload(store, id, value);
+  }
+  MR_RETURN_IF_ERROR(Annotate(status, "put a value"));
+  v1::ObjectRefValue object;
+  object.set_object_id(id);
+  object.set_size(static_cast<int64_t>(value.size()));
+  object.set_store_address(store);
+  *hold = std::shared_ptr<void>(nullptr,
+                                [weak = weak_from_this(), store, id](void*) {
+                                  // Wherever the last reference dies: perhaps
+                                  // under somebody's lock.
+                                  RunInBackground([weak, store, id] {
+                                    if (auto self = weak.lock())
+                                      self->Free(store, id, kFreeTries);
+                                  });
+                                });
+  return EncodeReference(object);
+}
+
+absl::StatusOr<std::string> ObjectClient::FindStore() {
+  if (!options_.local_store.empty()) return options_.local_store;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!store_.empty()) return store_;
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<v1::NodeInfo> nodes, options_.nodes());
+  std::string found;
+  for (const v1::NodeInfo& node : nodes) {
+    if (node.state() != v1::NODE_STATE_ALIVE || node.object_address().empty()) {
+      continue;
+    }
+    if (node.hostname() == Hostname()) {
+      found = node.object_address();
+      break;
+    }
+    if (found.empty()) found = node.object_address();
+  }
+  if (found.empty()) {
+    return absl::UnavailableError(
+        "no node of the cluster is up, so there is no place to put a value");
+  }
+  absl::MutexLock lock(&mu_);
+  store_ = found;
+  return found;
+}
+
+absl::Status ObjectClient::Upload(const std::string& store,
+                                  const std::string& id,
+                                  const absl::Cord& value) {
+  auto stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  v1::PutObjectResponse response;
+  auto writer = stub->PutObject(&context, &response);
+  v1::ObjectChunk chunk;
+  chunk.set_object_id(id);
+  chunk.set_job_id(options_.job_id);
+  chunk.set_total_bytes(static_cast<int64_t>(value.size()));
+  size_t offset = 0;
+  do {
+    const size_t size = std::min(kChunkBytes, value.size() - offset);
+    absl::CopyCordToString(value.Subcord(offset, size), chunk.mutable_data());
+    if (!writer->Write(chunk)) break;
+    offset += size;
+    chunk.clear_object_id();
+    chunk.clear_job_id();
+    chunk.clear_total_bytes();
+  } while (offset < value.size());
+  writer->WritesDone();
+  return FromGrpcStatus(writer->Finish());
+}
+
+absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
+                                               absl::Duration timeout) {
+  if (closed()) {
+    return absl::CancelledError("the cluster connection was shut down");
+  }
+  MR_ASSIGN_OR_RETURN(const v1::ObjectRefValue object,
+                      DecodeReference(reference));
+  if (object.size() < 0) {
+    return absl::InvalidArgumentError("an object of negative size");
+  }
+  const absl::Time deadline = absl::Now() + timeout;
+  if (object.store_address().empty()) return FetchFromActor(object, deadline);
+  if (!options_.local_store.empty()) return MapFromLocalStore(object, deadline);
+  return FetchFromStore(object, deadline);
+}
+
+absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
+    const v1::ObjectRefValue& object, absl::Time deadline) {
+  const std::string producer =
+      object.actor().name().empty()
+          ? object.actor().actor_id()
+          : absl::StrCat("'", object.actor().name(), "'");
+  absl::StatusOr<v1::ActorInfo> info =
+      options_.actor(object.actor().actor_id());
+  if (absl::IsNotFound(info.status()) ||
+      (info.ok() && (info->state() != v1::ACTOR_STATE_ALIVE ||
+                     info->restarts() != object.incarnation()))) {
+    return absl::UnavailableError(
+        absl::StrCat("the result stayed with the actor ", producer,
+                     ", whose process is gone", info.ok() ? ": " : "",
+                     info.ok() ? info->cause() : ""));
+  }
+  MR_RETURN_IF_ERROR(info.status());
+  auto stub =
+      v1::ActorService::NewStub(options_.channels->Get(info->address()));
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  SetDeadline(&context, deadline);
+  v1::FetchObjectRequest request;
+  request.set_object_id(object.object_id());
+  request.set_actor_id(object.actor().actor_id());
+  auto reader = stub->FetchObject(&context, request);
+  absl::StatusOr<absl::Cord> value = Join(reader.get(), &context, object);
+  if (value.ok()) return value;
+  return Annotate(value.status(),
+                  absl::StrCat("fetch a result from the actor ", producer,
+                               " at ", info->address()));
+}
+
+absl::StatusOr<absl::Cord> ObjectClient::FetchFromStore(
+    const v1::ObjectRefValue& object, absl::Time deadline) {
+  MR_RETURN_IF_ERROR(ParseHostPort(object.store_address()).status());
+  auto stub =
+      v1::ObjectStore::NewStub(options_.channels->Get(object.store_address()));
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  SetDeadline(&context, deadline);
+  v1::FetchObjectRequest request;
+  request.set_object_id(object.object_id());
+  auto reader = stub->FetchObject(&context, request);
+  absl::StatusOr<absl::Cord> value = Join(reader.get(), &context, object);
+  if (value.ok()) return value;
+  return Annotate(value.status(),
+                  absl::StrCat("fetch an object from the node's store at ",
+                               object.store_address()));
+}
+
+absl::StatusOr<absl::Cord> ObjectClient::MapFromLocalStore(
+    const v1::ObjectRefValue& object, absl::Time deadline) {
+  auto stub =
+      v1::ObjectStore::NewStub(options_.channels->Get(options_.local_store));
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  SetDeadline(&context, deadline);
+  v1::LocateObjectRequest request;
+  request.set_object_id(object.object_id());
+  request.set_source_address(object.store_address());
+  request.set_job_id(options_.job_id);
+  v1::LocateObjectResponse response;
+  MR_RETURN_IF_ERROR(
+      Annotate(FromGrpcStatus(stub->LocateObject(&context, request, &response)),
+               absl::StrCat("fetch an object to this node from ",
+                            object.store_address())));
+  if (response.size() != object.size()) {
+    return absl::DataLossError(
+        absl::StrCat("the object ", object.object_id(), " has ", object.size(),
+                     " bytes, but the node's store has ", response.size()));
+  }
+  return MapFile(response.path(), response.size());
+}
+
+void ObjectClient::Free(const std::string& store, const std::string& id,
+                        int tries) {
+  if (closed()) return;  // It goes with its job.
+  struct Pending {
+    std::unique_ptr<v1::ObjectStore::Stub> stub;
+    grpc::ClientContext context;
+    v1::FreeObjectsRequest request;
+    v1::FreeObjectsResponse response;
+  };
+  auto pending = std::make_shared<Pending>();
+  pending->stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
+  PrepareContext(&pending->context, options_.token, kFreeTimeout);
+  pending->request.add_object_ids(id);
+  pending->stub->async()->FreeObjects(
+      &pending->context, &pending->request, &pending->response,
+      [pending, weak = weak_from_this(), store, id,
+       tries](const grpc::Status& status) mutable {
+        // Not inside the callback: see ActorStream.
+        RunInBackground([last = std::move(pending)] {});
+        if (status.ok() || tries <= 1) return;
+        RunInBackground(
+            [weak, store, id, tries] {
+              if (auto self = weak.lock()) self->Free(store, id, tries - 1);
+            },
+            kFreePause);
+      });
+}
+
+void ObjectClient::Close() {
+  absl::MutexLock lock(&mu_);
+  closed_ = true;
+}
+
+bool ObjectClient::closed() const {
+  absl::MutexLock lock(&mu_);
+  return closed_;
+}
+
+}  // namespace internal
+}  // namespace miniray

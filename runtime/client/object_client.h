@@ -1,0 +1,87 @@
+// Values that lie elsewhere: puts them into a node's object store, and fetches
+// them from a store or from the actor that made them.
+
+#ifndef MINIRAY_RUNTIME_CLIENT_OBJECT_CLIENT_H_
+#define MINIRAY_RUNTIME_CLIENT_OBJECT_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/cluster.pb.h"
+#include "proto/value.pb.h"
+#include "runtime/client/channel_pool.h"
+
+namespace miniray {
+namespace internal {
+
+// Thread-safe. Held by shared_ptr.
+class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
+ public:
+  struct Options {
+    std::string token;
+    std::string job_id;
+    // HOST:PORT of the store of the node that this process belongs to; empty in
+    // a driver, which looks for one.
+    std::string local_store;
+    std::shared_ptr<ChannelPool> channels;
+    // Of the head.
+    std::function<absl::StatusOr<std::vector<v1::NodeInfo>>()> nodes;
+    std::function<absl::StatusOr<v1::ActorInfo>(const std::string& actor_id)>
+        actor;
+  };
+
+  explicit ObjectClient(Options options) : options_(std::move(options)) {}
+
+  // Uploads a serialized Value once, to this machine's node if there is one.
+  // Returns a serialized Value that refers to it, and what frees the object
+  // when its last copy is gone. Errors: UNAVAILABLE, no node.
+  // RESOURCE_EXHAUSTED, the store is full.
+  absl::StatusOr<absl::Cord> Put(const absl::Cord& value,
+                                 std::shared_ptr<void>* hold);
+
+  // The Value that a serialized Value refers to. Errors: NOT_FOUND, it was
+  // freed. UNAVAILABLE, the process or node that held it is gone or does not
+  // answer. DEADLINE_EXCEEDED.
+  absl::StatusOr<absl::Cord> Fetch(const absl::Cord& reference,
+                                   absl::Duration timeout);
+
+  // Nothing is asked of the head or of actors any more.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  absl::StatusOr<std::string> FindStore() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Upload(const std::string& store, const std::string& id,
+                      const absl::Cord& value);
+  absl::StatusOr<absl::Cord> FetchFromActor(const v1::ObjectRefValue& object,
+                                            absl::Time deadline);
+  absl::StatusOr<absl::Cord> FetchFromStore(const v1::ObjectRefValue& object,
+                                            absl::Time deadline);
+  absl::StatusOr<absl::Cord> MapFromLocalStore(const v1::ObjectRefValue& object,
+                                               absl::Time deadline);
+  void Free(const std::string& store, const std::string& id, int tries);
+  bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  mutable absl::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::string store_ ABSL_GUARDED_BY(mu_);  // That Put uses; found once.
+};
+
+// True for a serialized Value that refers to one that lies elsewhere.
+bool IsReference(const absl::Cord& value);
+
+// A serialized Value that refers to `object`.
+absl::Cord EncodeReference(const v1::ObjectRefValue& object);
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_CLIENT_OBJECT_CLIENT_H_

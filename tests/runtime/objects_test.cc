@@ -1,0 +1,301 @@
+// Values that are put, passed and kept, end to end: real processes, a real
+// head, two nodes.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/actor.grpc.pb.h"
+#include "runtime/rpc/channel.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(50);
+
+class Reader {
+ public:
+  int64_t Size(const std::string& text) { return text.size(); }
+  int64_t Sum(int64_t a, int64_t b) { return a + b; }
+  int64_t Slow(int64_t n) {
+    usleep(100'000);
+    return n;
+  }
+  std::string Make(int64_t size) { return std::string(size, 'm'); }
+  int64_t Fail() { throw std::runtime_error("no number today"); }
+  void Die() { kill(getpid(), SIGKILL); }
+
+  // References themselves.
+  absl::StatusOr<int64_t> SizeOf(ObjectRef<std::string> ref) {
+    MR_ASSIGN_OR_RETURN(const std::string text, ref.Get(kLong));
+    return text.size();
+  }
+  absl::StatusOr<int64_t> SizeOfAll(
+      const std::vector<ObjectRef<std::string>>& refs) {
+    int64_t size = 0;
+    for (const auto& ref : refs) {
+      MR_ASSIGN_OR_RETURN(const std::string text, ref.Get(kLong));
+      size += text.size();
+    }
+    return size;
+  }
+  void Remember(ObjectRef<std::string> ref) { remembered_ = ref; }
+  absl::StatusOr<int64_t> SizeOfRemembered() { return SizeOf(remembered_); }
+  // Hands a reference on to another actor.
+  absl::StatusOr<int64_t> PassOn(ObjectRef<std::string> ref,
+                                 ActorHandle<Reader> other);
+  // Puts a value and has another actor read it.
+  absl::StatusOr<int64_t> PutFor(int64_t size, ActorHandle<Reader> other);
+
+ private:
+  ObjectRef<std::string> remembered_;
+};
+MINIRAY_ACTOR(Reader, Constructor<>, &Reader::Size, &Reader::Sum, &Reader::Slow,
+              &Reader::Make, &Reader::Fail, &Reader::Die, &Reader::SizeOf,
+              &Reader::SizeOfAll, &Reader::Remember, &Reader::SizeOfRemembered,
+              &Reader::PassOn, &Reader::PutFor);
+
+absl::StatusOr<int64_t> Reader::PassOn(ObjectRef<std::string> ref,
+                                       ActorHandle<Reader> other) {
+  return other.Call<&Reader::Size>(ref).Get(kLong);
+}
+
+absl::StatusOr<int64_t> Reader::PutFor(int64_t size,
+                                       ActorHandle<Reader> other) {
+  auto ref = ActorContext::Current()->cluster().Put(std::string(size, 'p'));
+  return other.Call<&Reader::Size>(ref).Get(kLong);
+}
+
+// Readers that fill both nodes.
+std::vector<ActorHandle<Reader>> Readers(const Cluster& driver, int count) {
+  std::vector<ActorHandle<Reader>> readers;
+  for (int i = 0; i < count; ++i) {
+    auto reader = driver.CreateActor<Reader>({});
+    EXPECT_THAT(reader, IsOk());
+    readers.push_back(*reader);
+  }
+  for (const auto& reader : readers) {
+    EXPECT_THAT(reader.WaitReady(kLong), IsOk());
+  }
+  return readers;
+}
+
+v1::InspectResponse Inspect(const std::string& address,
+                            const std::string& actor_id) {
+  auto stub = v1::ActorService::NewStub(MakeChannel(address));
+  grpc::ClientContext context;
+  v1::InspectRequest request;
+  request.set_actor_id(actor_id);
+  v1::InspectResponse response;
+  EXPECT_TRUE(stub->Inspect(&context, request, &response).ok());
+  return response;
+}
+
+TEST(ObjectsTest, AValuePutOnceIsSentToEachNodeOnce) {
+  TestCluster cluster({.node_cpus = {4, 4}});
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 8);
+  const std::string text(30'000'000, 't');
+  {
+    ObjectRef<std::string> ref = driver.Put(text);
+    EXPECT_EQ(ref.Get(kLong)->size(), text.size());
+    const int64_t served = cluster.daemon(0).object_stats().served +
+                           cluster.daemon(1).object_stats().served;
+    std::vector<ObjectRef<int64_t>> sizes;
+    for (const auto& reader : readers) {
+      sizes.push_back(reader.Call<&Reader::Size>(ref));
+      sizes.push_back(reader.Call<&Reader::SizeOf>(ref));
+    }
+    const auto values = GetAll(sizes, kLong);
+    ASSERT_THAT(values, IsOk());
+    EXPECT_THAT(*values, testing::Each(30'000'000));
+    // One of the two nodes had it, the other one fetched it, once.
+    EXPECT_EQ(cluster.daemon(0).object_stats().fetched +
+                  cluster.daemon(1).object_stats().fetched,
+              1);
+    EXPECT_EQ(cluster.daemon(0).object_stats().served +
+                  cluster.daemon(1).object_stats().served,
+              served + 1);
+  }
+  // Both copies go with the last reference.
+  EXPECT_TRUE(Eventually([&] {
+    return cluster.daemon(0).object_stats().objects == 0 &&
+           cluster.daemon(1).object_stats().objects == 0;
+  }));
+}
+
+TEST(ObjectsTest, ALargeValueIsPutAndRead) {
+  TestCluster cluster({.node_cpus = {2}});
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 1);
+  ObjectRef<std::string> ref = driver.Put(std::string(200'000'000, 'x'));
+  EXPECT_EQ(*readers[0].Call<&Reader::Size>(ref).Get(kLong), 200'000'000);
+  EXPECT_EQ(cluster.daemon(0).object_stats().bytes, 200'000'005);
+}
+
+TEST(ObjectsTest, AReferenceHoldsItsValueUntilTheCallsThatUseItAreDone) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 1);
+  auto slow = readers[0].Call<&Reader::Slow>(1);
+  // Temporaries: nobody else holds the references.
+  auto size = readers[0].Call<&Reader::Size>(driver.Put(std::string(10, 'x')));
+  auto all =
+      readers[0].Call<&Reader::SizeOfAll>(std::vector<ObjectRef<std::string>>{
+          driver.Put(std::string(20, 'x')), driver.Put(std::string(30, 'x'))});
+  EXPECT_EQ(*size.Get(kLong), 10);
+  EXPECT_EQ(*all.Get(kLong), 50);
+  EXPECT_TRUE(Eventually(
+      [&] { return cluster.daemon(0).object_stats().objects == 0; }));
+  // A copy that travelled does not hold it.
+  ASSERT_THAT(readers[0]
+                  .Call<&Reader::Remember>(driver.Put(std::string(5, 'x')))
+                  .Get(kLong),
+              IsOk());
+  ASSERT_TRUE(Eventually(
+      [&] { return cluster.daemon(0).object_stats().objects == 0; }));
+  EXPECT_THAT(readers[0].Call<&Reader::SizeOfRemembered>().Get(kLong),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("was freed")));
+}
+
+TEST(ObjectsTest, ObjectsEndWithTheirJobAndTheirNode) {
+  TestCluster cluster({.node_cpus = {2, 2}});
+  {
+    Cluster driver = cluster.Connect();
+    auto ref = driver.Put(std::string(1000, 'x'));
+    ASSERT_THAT(ref.Get(kLong), IsOk());
+    // The driver goes without having freed it.
+    driver.Shutdown();
+    EXPECT_THAT(ref.Get(kLong), StatusIs(absl::StatusCode::kCancelled));
+  }
+  EXPECT_TRUE(Eventually([&] {
+    return cluster.daemon(0).object_stats().objects == 0 &&
+           cluster.daemon(1).object_stats().objects == 0;
+  }));
+  Cluster driver = cluster.Connect();
+  auto ref = driver.Put(std::string(1000, 'x'));
+  ASSERT_THAT(ref.Get(kLong), IsOk());
+  const size_t holder = cluster.daemon(0).object_stats().objects > 0 ? 0 : 1;
+  cluster.StopDaemon(holder);
+  EXPECT_THAT(ref.Get(kLong), StatusIs(absl::StatusCode::kUnavailable,
+                                       HasSubstr("node's store at")));
+}
+
+TEST(ObjectsTest, ResultsArePassedToOtherCalls) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 2);
+  // A chain that is built at once; later calls keep their order behind it.
+  auto one = readers[0].Call<&Reader::Slow>(1);
+  auto three = readers[1].Call<&Reader::Sum>(one, 2);
+  auto behind = readers[1].Call<&Reader::Sum>(0, 0);
+  auto six = readers[1].Call<&Reader::Sum>(three, three);
+  EXPECT_THAT(std::string(three.Get(absl::Milliseconds(1)).status().message()),
+              HasSubstr("waits for its argument 1, Reader.Slow"));
+  EXPECT_FALSE(behind.ready());
+  EXPECT_EQ(*six.Get(kLong), 6);
+  EXPECT_TRUE(behind.ready());
+  // What an argument dies of, its call dies of.
+  auto failed = readers[0].Call<&Reader::Fail>();
+  EXPECT_THAT(readers[1].Call<&Reader::Sum>(1, failed).Get(kLong),
+              StatusIs(absl::StatusCode::kUnknown,
+                       AllOf(HasSubstr("argument 2"), HasSubstr("Reader.Fail"),
+                             HasSubstr("no number today"))));
+  // One that waits for its argument can be cancelled.
+  auto slow = readers[0].Call<&Reader::Slow>(1);
+  auto cancelled = readers[1].Call<&Reader::Sum>(slow, 1);
+  Cancel(cancelled);
+  EXPECT_THAT(cancelled.Get(kLong), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(slow.Get(kLong), IsOk());
+}
+
+TEST(ObjectsTest, AKeptResultDoesNotPassTheDriver) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 3);
+  const std::string address = cluster.Info(readers[0]).address();
+  auto kept_bytes = [&] {
+    return Inspect(address, readers[0].actor_id()).kept_bytes();
+  };
+  {
+    auto made =
+        readers[0].With({.keep_result = true}).Call<&Reader::Make>(20'000'000);
+    // Passed on before it exists: by value, by reference, and through another
+    // actor.
+    auto size = readers[1].Call<&Reader::Size>(made);
+    auto size_of = readers[2].Call<&Reader::SizeOf>(made);
+    EXPECT_EQ(*size.Get(kLong), 20'000'000);
+    EXPECT_EQ(*size_of.Get(kLong), 20'000'000);
+    EXPECT_EQ(*readers[1].Call<&Reader::PassOn>(made, readers[2]).Get(kLong),
+              20'000'000);
+    // The driver has no more than the reference ...
+    EXPECT_LT(made.state()->Wait(kLong)->size(), 500u);
+    EXPECT_EQ(kept_bytes(), 20'000'005);
+    // ... until it asks for the value.
+    EXPECT_EQ(made.Get(kLong)->size(), 20'000'000u);
+  }
+  EXPECT_TRUE(Eventually([&] { return kept_bytes() == 0; }));
+}
+
+TEST(ObjectsTest, AKeptResultIsLostWithItsProcess) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 2);
+  auto made = readers[0].With({.keep_result = true}).Call<&Reader::Make>(1000);
+  ASSERT_THAT(made.Get(kLong), IsOk());
+  EXPECT_FALSE(readers[0].Call<&Reader::Die>().Get(kLong).ok());
+  EXPECT_THAT(made.Get(kLong), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("whose process is gone")));
+  EXPECT_THAT(readers[1].Call<&Reader::Size>(made).Get(kLong),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("argument 1"),
+                             HasSubstr("whose process is gone"))));
+}
+
+TEST(ObjectsTest, APlainResultIsNotPassedByReference) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 1);
+  auto made = readers[0].Call<&Reader::Make>(10);
+  EXPECT_THAT(
+      readers[0].Call<&Reader::SizeOf>(made).Get(kLong),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("keep_result")));
+  EXPECT_THAT(
+      readers[0]
+          .Call<&Reader::SizeOfAll>(std::vector<ObjectRef<std::string>>{made})
+          .Get(kLong),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("keep_result")));
+  EXPECT_FALSE(readers[0]
+                   .Call<&Reader::SizeOf>(ObjectRef<std::string>())
+                   .Get(kLong)
+                   .ok());
+}
+
+TEST(ObjectsTest, ActorsPutValuesToo) {
+  TestCluster cluster({.node_cpus = {2, 2}});
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 4);
+  EXPECT_EQ(*readers[0].Call<&Reader::PutFor>(5'000'000, readers[3]).Get(kLong),
+            5'000'000);
+  EXPECT_EQ(*readers[3].Call<&Reader::PutFor>(6'000'000, readers[0]).Get(kLong),
+            6'000'000);
+  EXPECT_TRUE(Eventually([&] {
+    return cluster.daemon(0).object_stats().objects == 0 &&
+           cluster.daemon(1).object_stats().objects == 0;
+  }));
+}
+
+}  // namespace
+}  // namespace miniray
+
+TEST_CLUSTER_MAIN()
