@@ -235,10 +235,8 @@ TEST_P(HostileBytesTest, EveryPortStandsThem) {
   };
   std::vector<Target> targets = {{real.address(), real.head().pid()},
                                  {dashboard, real.head().pid()},
-                                 {info.address(), info.pid()}};
-  if (!node.object_address().empty()) {
-    targets.push_back({node.object_address(), node.pid()});
-  }
+                                 {info.address(), info.pid()},
+                                 {node.object_address(), node.pid()}};
   const std::vector<std::string> hostile = HostileBytes();
   for (const Target& target : targets) {
     SCOPED_TRACE(target.address);

@@ -4,10 +4,12 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "tools/havoc/process.h"
 
@@ -170,12 +172,19 @@ absl::Status Conductor::CheckProcesses() {
         absl::StrCat("the head ended by itself; see ", cluster_->HeadLog()));
   }
   for (int node = 0; node < cluster_->num_nodes(); ++node) {
-    if (undos_.count(absl::StrCat("node ", node)) == 0 &&
-        !cluster_->NodeRuns(node)) {
-      return absl::InternalError(absl::StrCat("the daemon of node ", node,
-                                              " ended by itself; see ",
-                                              cluster_->NodeLog(node)));
+    if (undos_.count(absl::StrCat("node ", node)) > 0 ||
+        cluster_->NodeRuns(node)) {
+      continue;
     }
+    // A new daemon gives up when it does not reach its head in time.
+    const std::string log = cluster_->NodeLog(node);
+    if (!absl::StrContains(ReadFileTail(log, 1000).value_or(""),
+                           "no head answers at ")) {
+      return absl::InternalError(absl::StrCat("the daemon of node ", node,
+                                              " ended by itself; see ", log));
+    }
+    Log(absl::StrCat("  daemon ", node, " found no head, and starts again"));
+    MR_RETURN_IF_ERROR(cluster_->StartNode(node));
   }
   return absl::OkStatus();
 }

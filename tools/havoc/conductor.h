@@ -37,7 +37,11 @@ class Conductor {
   // interrupted. Those of HavocCluster.
   absl::Status Run(const std::vector<Fault>& plan, absl::Duration length);
 
-  // "kill actor 12, ..."
+  // For the time after Run as well. Starts a daemon again that gave up because
+  // it found no head. Errors: INTERNAL, another process ended by itself.
+  absl::Status CheckProcesses();
+
+  // "12 x kill actor, ..."
   std::string Summary() const;
 
  private:
@@ -48,7 +52,6 @@ class Conductor {
   };
 
   absl::Status Begin(const Fault& fault);
-  absl::Status CheckProcesses();
   // Stops `pid` until the fault's end. False: somebody else has stopped it.
   bool Pause(const std::string& what, pid_t pid, const Fault& fault);
   absl::Status UndoDue(absl::Time now);

@@ -260,8 +260,9 @@ class Run {
                         cluster, network_.get(), &workload);
     absl::Status status = conductor.Run(plan, absl::Seconds(flags_.seconds));
     const absl::Time healed = absl::Now();
-    if (status.ok()) status = workload.StopCalls(kHealTimeout);
-    if (status.ok()) status = workload.CheckCounts(kHealTimeout);
+    auto watch = [&conductor] { return conductor.CheckProcesses(); };
+    if (status.ok()) status = workload.StopCalls(kHealTimeout, watch);
+    if (status.ok()) status = workload.CheckCounts(kHealTimeout, watch);
     printf("faults: %s\n%s; all actors answered %s after the end\n",
            conductor.Summary().c_str(), workload.Summary().c_str(),
            absl::FormatDuration(

@@ -169,12 +169,18 @@ void Workload::Complain(const std::string& what) {
   if (complaints_.size() < kMaxComplaints) complaints_.push_back(what);
 }
 
-absl::Status Workload::StopCalls(absl::Duration timeout) {
+absl::Status Workload::StopCalls(absl::Duration timeout,
+                                 const std::function<absl::Status()>& watch) {
   stopping_ = true;
-  const bool all = WaitUntil(timeout, [this] { return running_ == 0; });
+  absl::Status watched;
+  const bool all = WaitUntil(timeout, [&] {
+    if (watched.ok()) watched = watch();
+    return running_ == 0 || !watched.ok();
+  });
   abandoned_ = true;
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  MR_RETURN_IF_ERROR(watched);
   if (all) return absl::OkStatus();
   std::string missing;
   for (size_t i = 0; i < actors_.size(); ++i) {
@@ -188,14 +194,16 @@ absl::Status Workload::StopCalls(absl::Duration timeout) {
                    " after everything was healed:", missing));
 }
 
-absl::Status Workload::CheckCounts(absl::Duration timeout) {
+absl::Status Workload::CheckCounts(absl::Duration timeout,
+                                   const std::function<absl::Status()>& watch) {
   const absl::Time deadline = absl::Now() + timeout;
   for (size_t i = 0; i < actors_.size(); ++i) {
     Actor& actor = *actors_[i];
     absl::StatusOr<CountReply> reply;
     do {
-      reply = actor.handle.Call<&CallCounter::Get>().Get(
-          std::max(deadline - absl::Now(), absl::Duration(absl::Seconds(1))));
+      MR_RETURN_IF_ERROR(watch());
+      // Not longer: what it waits for may be a daemon that gave up.
+      reply = actor.handle.Call<&CallCounter::Get>().Get(absl::Seconds(5));
       if (!reply.ok()) absl::SleepFor(absl::Milliseconds(100));
     } while (!reply.ok() && absl::Now() < deadline);
     if (!reply.ok()) {

@@ -72,16 +72,19 @@ class Workload {
   // Creates the actors and waits until all answer.
   absl::Status CreateActors();
   void StartCalls();
-  // No call is made any more. Waits until each has an outcome. Errors:
-  // INTERNAL, some have none.
-  absl::Status StopCalls(absl::Duration timeout);
+  // No call is made any more. Waits until each has an outcome, and runs `watch`
+  // meanwhile. Errors: INTERNAL, some have none. Those of `watch`.
+  absl::Status StopCalls(absl::Duration timeout,
+                         const std::function<absl::Status()>& watch);
 
   // As far as the replies told; 0: not known.
   pid_t ActorPid(int actor) const { return actors_[actor]->pid; }
 
-  // Asks every actor for its count, until it answers. Errors: INTERNAL with
-  // everything that is wrong in the books.
-  absl::Status CheckCounts(absl::Duration timeout);
+  // Asks every actor for its count, until it answers, and runs `watch`
+  // meanwhile. Errors: INTERNAL with everything that is wrong in the books.
+  // Those of `watch`.
+  absl::Status CheckCounts(absl::Duration timeout,
+                           const std::function<absl::Status()>& watch);
 
   // "12345 calls: 12000 OK, 345 UNAVAILABLE; ..."
   std::string Summary() const;
