@@ -39,7 +39,7 @@ OutputCapture::Stream::~Stream() {
 }
 
 void OutputCapture::Stream::Finish(std::function<void()> done) {
-  write_end_.reset();
+  ReleaseWriteEnd();
   finished_ = true;
   {
     absl::MutexLock lock(&capture_->mu_);
@@ -95,7 +95,10 @@ absl::StatusOr<std::shared_ptr<OutputCapture::Stream>> OutputCapture::Open(
   auto stream = std::shared_ptr<Stream>(new Stream);
   stream->capture_ = this;
   stream->path_ = path;
-  stream->write_end_ = ScopedFd(fds[1]);
+  {
+    absl::MutexLock end_lock(&stream->end_mu_);
+    stream->write_end_ = ScopedFd(fds[1]);
+  }
   // The process's end stays a blocking one.
   fcntl(fds[0], F_SETFL, O_NONBLOCK);
   source->origin = std::move(origin);

@@ -44,9 +44,15 @@ class OutputCapture {
    public:
     ~Stream();
     // What becomes the process's stdout and stderr. REQUIRES: not released.
-    int write_fd() const { return write_end_.get(); }
+    int write_fd() const ABSL_LOCKS_EXCLUDED(end_mu_) {
+      absl::MutexLock lock(&end_mu_);
+      return write_end_.get();
+    }
     // Once the process has it.
-    void ReleaseWriteEnd() { write_end_.reset(); }
+    void ReleaseWriteEnd() ABSL_LOCKS_EXCLUDED(end_mu_) {
+      absl::MutexLock lock(&end_mu_);
+      write_end_.reset();
+    }
     void set_pid(pid_t pid);
     const std::string& path() const { return path_; }
     // The process has ended: reads what is left, then calls `done`, from the
@@ -60,8 +66,9 @@ class OutputCapture {
     OutputCapture* capture_ = nullptr;
     int64_t id_ = 0;
     std::string path_;
-    ScopedFd write_end_;
     bool finished_ = false;
+    mutable absl::Mutex end_mu_;
+    ScopedFd write_end_ ABSL_GUARDED_BY(end_mu_);
   };
 
   // Errors: those of the system.

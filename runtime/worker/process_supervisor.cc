@@ -203,10 +203,7 @@ absl::Status ProcessSupervisor::Start(const Command& command) {
   } else {
     MR_RETURN_IF_ERROR(Run(process, command, std::move(theirs)));
   }
-  if (command.output != nullptr) {
-    command.output->set_pid(process->pid);
-    command.output->ReleaseWriteEnd();
-  }
+  if (command.output != nullptr) command.output->ReleaseWriteEnd();
   Wake();
   return absl::OkStatus();
 }
@@ -285,6 +282,8 @@ absl::Status ProcessSupervisor::Adopt(const std::shared_ptr<Process>& process,
     guardian_->Forget(pid);
     return status;
   }
+  // Before it prints anything: the output says whose it is.
+  if (process->command.output != nullptr) process->command.output->set_pid(pid);
   processes_[process->command.key] = process;
   return absl::OkStatus();
 }
