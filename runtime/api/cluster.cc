@@ -344,8 +344,10 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_soft_affinity(options.soft_affinity);
   spec.mutable_node_labels()->insert(options.node_labels.begin(),
                                      options.node_labels.end());
-  spec.set_placement_group_id(options.placement_group.id());
-  if (options.bundle_index >= 0) spec.set_bundle_index(options.bundle_index);
+  spec.set_placement_group_id(options.placement_group.value());
+  if (options.bundle_index.has_value()) {
+    spec.set_bundle_index(*options.bundle_index);
+  }
   spec.set_max_restarts(options.max_restarts);
   spec.set_detached(options.detached);
   spec.set_num_threads(options.num_threads);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,10 +71,11 @@ struct ResourceOptions {
 };
 
 struct PlacementGroupOptions {
-  std::string name;  // For people.
   PlacementStrategy strategy = PlacementStrategy::kPack;
-  std::vector<ResourceOptions> bundles;  // At least one.
-  bool detached = false;                 // Outlives its driver.
+  // What to reserve; each bundle is on one node. 1 to 1,000.
+  std::vector<ResourceOptions> bundles;
+  std::string name;       // For people; need not be unique.
+  bool detached = false;  // Outlives its driver; end it with Remove.
 };
 
 // Methods that run beside the others, in threads of their own. The class must
@@ -144,10 +146,10 @@ struct ActorOptions {
   bool soft_affinity = false;
   // Only on nodes that have all of these (miniray start --labels).
   std::map<std::string, std::string> node_labels;
-  // Takes its resources from the group: from the bundle of that index; -1: from
-  // any that has room.
-  PlacementGroup placement_group;
-  int bundle_index = -1;
+  // Takes its resources from a bundle of this group (a PlacementGroup or its
+  // id): the one of that index, from 0, or any that has room.
+  PlacementGroupId placement_group;
+  std::optional<int> bundle_index;
   // Only for classes with SaveState, which run one method at a time.
   SaveStatePolicy save_state = SaveStatePolicy::BeforeReplies();
 };
@@ -203,7 +205,8 @@ class Cluster {
   }
 
   // Reserves room for several actors, all or nothing; returns at once (see
-  // PlacementGroup::WaitReady). Errors: INVALID_ARGUMENT. UNAVAILABLE.
+  // PlacementGroup::WaitReady). Errors: INVALID_ARGUMENT, no bundles, or one
+  // that asks for nothing or less. UNAVAILABLE, the head does not answer.
   absl::StatusOr<PlacementGroup> CreatePlacementGroup(
       const PlacementGroupOptions& options) const;
 

@@ -15,7 +15,6 @@ constexpr absl::Duration kMaxWait = absl::Seconds(10);
 }  // namespace
 
 absl::Status PlacementGroup::WaitReady(absl::Duration timeout) const {
-  if (empty()) return absl::InvalidArgumentError("no placement group");
   const absl::Time deadline = absl::Now() + timeout;
   v1::GetPlacementGroupRequest request;
   request.set_placement_group_id(id_);
@@ -41,12 +40,12 @@ absl::Status PlacementGroup::WaitReady(absl::Duration timeout) const {
 }
 
 absl::Status PlacementGroup::Remove() const {
-  if (empty()) return absl::InvalidArgumentError("no placement group");
-  return client_->RemovePlacementGroup(id_);
+  const absl::Status status = client_->RemovePlacementGroup(id_);
+  // Ended long ago.
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 absl::StatusOr<v1::PlacementGroupInfo> PlacementGroup::GetInfo() const {
-  if (empty()) return absl::InvalidArgumentError("no placement group");
   v1::GetPlacementGroupRequest request;
   request.set_placement_group_id(id_);
   return client_->GetPlacementGroup(request);

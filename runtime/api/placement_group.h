@@ -23,34 +23,56 @@ enum class PlacementStrategy {
   kStrictSpread,  // Each on a node of its own, or not at all.
 };
 
-// A handle; copies name the same group. Actors are put into it by
-// ActorOptions::placement_group. If a node is lost, the bundles that were there
-// are reserved anew elsewhere, and actors with restarts left follow. The group
-// ends with Remove, or with its driver unless it is detached. Thread-safe.
+// A handle; copies name the same group, which does not end with them. Of use as
+// long as the connection that it came from. Actors are put into the group by
+// ActorOptions::placement_group.
+//
+// If a node is lost, the bundles that were there are reserved anew elsewhere
+// (the state is RESCHEDULING meanwhile), and actors with restarts left follow;
+// the others are not disturbed. The group ends with Remove, or with its driver
+// unless it is detached, and the actors in it (detached ones too) end with it.
+// Thread-safe.
 class PlacementGroup {
  public:
-  PlacementGroup() = default;  // None.
   PlacementGroup(std::shared_ptr<internal::Client> client, std::string id)
       : client_(std::move(client)), id_(std::move(id)) {}
 
   const std::string& id() const { return id_; }
-  bool empty() const { return id_.empty(); }
 
   // Blocks until all bundles are reserved. Errors: DEADLINE_EXCEEDED, with what
   // it waits for. FAILED_PRECONDITION, it was removed, or no nodes could ever
-  // hold it; with the cause.
+  // hold it; with the cause. UNAVAILABLE, the head does not answer.
   absl::Status WaitReady(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
-  // Ends the actors in it and frees its room. Idempotent.
+  // Kills the actors in it and frees its room. Idempotent. Errors: UNAVAILABLE,
+  // the head does not answer.
   absl::Status Remove() const;
 
-  // Its record at the head: state, and where the bundles are.
+  // Its record at the head: state, and where the bundles are. Errors:
+  // NOT_FOUND, it ended so long ago that the head has forgotten it.
+  // UNAVAILABLE.
   absl::StatusOr<v1::PlacementGroupInfo> GetInfo() const;
 
  private:
   std::shared_ptr<internal::Client> client_;
   std::string id_;
+};
+
+// As which both a group and its id pass (an id may come from another process).
+class PlacementGroupId {
+ public:
+  PlacementGroupId() = default;  // None.
+  // NOLINTBEGIN(google-explicit-constructor): see above.
+  PlacementGroupId(std::string id) : value_(std::move(id)) {}
+  PlacementGroupId(const char* id) : value_(id) {}
+  PlacementGroupId(const PlacementGroup& group) : value_(group.id()) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  const std::string& value() const { return value_; }
+
+ private:
+  std::string value_;
 };
 
 }  // namespace miniray

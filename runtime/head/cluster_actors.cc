@@ -71,9 +71,7 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
     return absl::FailedPreconditionError(
         absl::StrCat("job ", spec.job_id(), " has ended"));
   }
-  if (!spec.placement_group_id().empty()) {
-    MR_RETURN_IF_ERROR(CheckGroupOf(spec, request));
-  }
+  MR_RETURN_IF_ERROR(CheckGroupOf(spec, request));
   if (!spec.name().empty()) {
     const Actor* holder = FindByName(spec.name(), spec.actor_namespace());
     if (holder != nullptr && spec.get_if_exists() &&

@@ -4,15 +4,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/cluster_state.h"
-#include "runtime/head/placement_planner.h"
 
 namespace miniray {
 namespace {
@@ -28,7 +24,9 @@ absl::StatusOr<std::vector<ResourceSet>> CheckSpec(
   }
   if (spec.strategy() == v1::PLACEMENT_STRATEGY_UNSPECIFIED ||
       !v1::PlacementStrategy_IsValid(spec.strategy())) {
-    return absl::InvalidArgumentError("a placement group needs a strategy");
+    return absl::InvalidArgumentError(
+        "a placement group needs a strategy: PACK, SPREAD, STRICT_PACK or "
+        "STRICT_SPREAD");
   }
   if (spec.bundles().empty() || spec.bundles_size() > kMaxBundles) {
     return absl::InvalidArgumentError(
@@ -37,8 +35,14 @@ absl::StatusOr<std::vector<ResourceSet>> CheckSpec(
   }
   std::vector<ResourceSet> bundles;
   for (const v1::Resources& bundle : spec.bundles()) {
-    MR_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::FromProto(bundle));
-    bundles.push_back(std::move(set));
+    const std::string what = absl::StrCat("bundle ", bundles.size());
+    absl::StatusOr<ResourceSet> set = ResourceSet::FromProto(bundle);
+    MR_RETURN_IF_ERROR(Annotate(set.status(), what));
+    if (set->ToProto().quantity().empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " asks for nothing: a bundle reserves resources"));
+    }
+    bundles.push_back(*std::move(set));
   }
   return bundles;
 }
@@ -79,10 +83,15 @@ void ClusterState::CreatePlacementGroup(const v1::PlacementGroupSpec& spec,
   group.info.set_job_id(spec.job_id());
   group.info.set_strategy(spec.strategy());
   group.info.set_state(v1::PLACEMENT_GROUP_STATE_PENDING);
+  // Unless it is tried at once: see ScheduleGroups.
+  group.info.set_cause("waits for its turn among many groups");
   group.info.set_detached(spec.detached());
   group.info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
   if (!spec.detached()) job_groups_[spec.job_id()].insert(id);
-  group_queue_.push_back(id);
+  group.waits_since = options_.clock();
+  group.queue_position = next_queue_position_++;
+  group_queue_[group.queue_position] = id;
+  try_groups_ = true;
   Touch(&group);
   Schedule();
   ReplyGroup(group, std::move(done));
@@ -129,43 +138,55 @@ void ClusterState::RemovePlacementGroup(const std::string& id,
           absl::StrCat("the head knows no placement group ", id)));
     });
   }
-  EndGroup(&it->second, "removed by request");
+  EndGroup(&it->second, "removed by request (RemovePlacementGroup)");
   Schedule();
   Reply([done = std::move(done)] { done(absl::OkStatus()); });
 }
 
 absl::Status ClusterState::CheckGroupOf(const v1::ActorSpec& spec,
                                         const ResourceSet& request) const {
-  const auto it = groups_.find(spec.placement_group_id());
-  if (it == groups_.end() ||
-      it->second.info.state() == v1::PLACEMENT_GROUP_STATE_REMOVED) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the placement group ", spec.placement_group_id(),
-                     it == groups_.end() ? " does not exist" : " was removed"));
+  const std::string& id = spec.placement_group_id();
+  if (id.empty()) {
+    if (!spec.has_bundle_index()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "a bundle_index needs the placement group that the bundle is in");
   }
-  const std::vector<Bundle>& bundles = it->second.bundles;
-  const Demand demand = Demand::Of(spec, request);
-  if (spec.has_bundle_index() &&
-      (spec.bundle_index() < 0 ||
-       spec.bundle_index() >= static_cast<int>(bundles.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the placement group ", GroupName(it->second.info), " has ",
-        bundles.size(), " bundles: there is no bundle ", spec.bundle_index()));
+  const auto it = groups_.find(id);
+  if (it == groups_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the head knows no placement group ", id));
+  }
+  const std::string name = GroupName(it->second.info);
+  if (it->second.info.state() == v1::PLACEMENT_GROUP_STATE_REMOVED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the placement group ", name,
+                     " is no more: ", it->second.info.cause()));
   }
   if (!spec.node_id().empty() || !spec.node_labels().empty()) {
     return absl::InvalidArgumentError(
         "an actor in a placement group runs where its bundle is: it cannot ask "
         "for a node or for labels");
   }
-  if (GroupCouldHold(demand)) return absl::OkStatus();
+  const std::vector<Bundle>& bundles = it->second.bundles;
+  if (!spec.has_bundle_index()) {
+    if (GroupCouldHold(Demand::Of(spec, request))) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the actor asks for ", request.ToString(),
+                     ", and no bundle of its placement group ", name, " (",
+                     bundles.size(), " bundles, the first of ",
+                     bundles[0].total.ToString(), ") has that much"));
+  }
+  const int index = spec.bundle_index();
+  if (index < 0 || index >= static_cast<int>(bundles.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bundle_index = ", index, ": the placement group ", name,
+                     " has ", bundles.size(), " bundles, counted from 0"));
+  }
+  const ResourceSet& total = bundles[static_cast<size_t>(index)].total;
+  if (total.Covers(request)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "the actor asks for ", request.ToString(), ", but no bundle ",
-      spec.has_bundle_index() ? absl::StrCat("(", spec.bundle_index(), ") ")
-                              : "",
-      "of the placement group ", GroupName(it->second.info), " has that much: ",
-      absl::StrJoin(bundles, "; ", [](std::string* out, const Bundle& bundle) {
-        out->append(bundle.total.ToString());
-      })));
+      "the actor asks for ", request.ToString(), ", but bundle ", index,
+      " of the placement group ", name, " has ", total.ToString()));
 }
 
 // --- Actors in groups.
@@ -223,132 +244,31 @@ void ClusterState::MakeGroupReady(const std::string& group_id) {
   }
 }
 
-// --- Placement.
-
-std::vector<PlanNode> ClusterState::PlanNodes(const Group& group,
-                                              bool when_idle) const {
-  std::vector<PlanNode> nodes;
-  for (const auto& [id, node] : nodes_) {
-    if (when_idle ? node.info.state() == v1::NODE_STATE_DEAD
-                  : !IsUsable(node)) {
-      continue;
-    }
-    PlanNode entry = {.node_id = id,
-                      .available = when_idle ? node.total : node.available,
-                      .total = node.total};
-    for (const Bundle& bundle : group.bundles) {
-      if (!when_idle && bundle.node_id == id) ++entry.bundles;
-    }
-    nodes.push_back(std::move(entry));
-  }
-  return nodes;
-}
-
-void ClusterState::ScheduleGroups() {
-  std::deque<std::string> waiting;
-  waiting.swap(group_queue_);
-  for (const std::string& id : waiting) {
-    const auto it = groups_.find(id);
-    if (it == groups_.end() ||
-        it->second.info.state() == v1::PLACEMENT_GROUP_STATE_REMOVED) {
-      continue;
-    }
-    Group& group = it->second;
-    if (PlaceGroup(&group)) {
-      MakeGroupReady(id);
-      continue;
-    }
-    group_queue_.push_back(id);
-    std::vector<ResourceSet> all;
-    for (const Bundle& bundle : group.bundles) all.push_back(bundle.total);
-    const bool feasible =
-        PlanBundles(group.spec.strategy(), PlanNodes(group, true), all)
-            .has_value();
-    if (feasible) {
-      group.infeasible_since = absl::InfiniteFuture();
-    } else if (group.infeasible_since == absl::InfiniteFuture()) {
-      group.infeasible_since = options_.clock();
-    }
-    const std::string cause =
-        absl::StrCat(group.lost_node, "waits for ", DescribeGroup(group),
-                     feasible ? ": not all of it is free"
-                              : ": the nodes could never hold that");
-    if (cause == group.info.cause()) continue;
-    group.info.set_cause(cause);
-    Touch(&group);
-  }
-}
-
-bool ClusterState::PlaceGroup(Group* group) {
-  std::vector<ResourceSet> missing;
-  for (const Bundle& bundle : group->bundles) {
-    if (bundle.node_id.empty()) missing.push_back(bundle.total);
-  }
-  const std::optional<std::vector<std::string>> plan =
-      PlanBundles(group->spec.strategy(), PlanNodes(*group, false), missing);
-  if (!plan.has_value()) return false;
-  auto node_id = plan->begin();
-  for (Bundle& bundle : group->bundles) {
-    if (!bundle.node_id.empty()) continue;
-    bundle.node_id = *node_id++;
-    bundle.available = bundle.total;
-    Take(&nodes_.find(bundle.node_id)->second, bundle.total);
-  }
-  group->infeasible_since = absl::InfiniteFuture();
-  group->lost_node.clear();
-  group->info.set_state(v1::PLACEMENT_GROUP_STATE_CREATED);
-  group->info.clear_cause();
-  Touch(group);
-  return true;
-}
-
-std::string ClusterState::DescribeGroup(const Group& group) {
-  std::map<std::string, int> kinds;
-  for (const Bundle& bundle : group.bundles) ++kinds[bundle.total.ToString()];
-  const std::string strategy(
-      absl::StripPrefix(v1::PlacementStrategy_Name(group.spec.strategy()),
-                        "PLACEMENT_STRATEGY_"));
-  return absl::StrCat(absl::StrJoin(kinds, " + ",
-                                    [](std::string* out, const auto& kind) {
-                                      absl::StrAppend(out, kind.second, " x {",
-                                                      kind.first, "}");
-                                    }),
-                      " (", strategy, ")");
-}
+// --- Their end.
 
 void ClusterState::LoseBundlesOf(Node* node) {
   for (auto& [id, group] : groups_) {
-    if (group.info.state() == v1::PLACEMENT_GROUP_STATE_REMOVED) continue;
     bool lost = false;
     for (Bundle& bundle : group.bundles) {
       if (bundle.node_id != node->info.node_id()) continue;
-      Give(node, bundle.total);  // It is dead, but its record is to be right.
+      // Its actors have left already.
+      Give(node, bundle.available);
       bundle.node_id.clear();
       bundle.available = bundle.total;
       lost = true;
     }
     if (!lost) continue;
     if (group.info.state() == v1::PLACEMENT_GROUP_STATE_CREATED) {
-      group_queue_.push_back(id);
+      group_queue_[group.queue_position] = id;
+      group.waits_since = options_.clock();
       group.info.set_state(v1::PLACEMENT_GROUP_STATE_RESCHEDULING);
     }
     group.lost_node =
         absl::StrCat("lost the node ", NodeName(node->info), " and ");
     group.info.set_cause(absl::StrCat(group.lost_node, "waits for room"));
+    LOG(WARNING) << "placement group " << GroupName(group.info) << " "
+                 << group.info.cause();
     Touch(&group);
-  }
-}
-
-void ClusterState::FailInfeasibleGroups(absl::Time now) {
-  for (const std::string& id : std::deque<std::string>(group_queue_)) {
-    const auto it = groups_.find(id);
-    if (it == groups_.end() ||
-        now < it->second.infeasible_since + options_.infeasible_timeout) {
-      continue;
-    }
-    EndGroup(&it->second, absl::StrCat("cannot be placed: it asks for ",
-                                       DescribeGroup(it->second), ", but ",
-                                       DescribeNodes()));
   }
 }
 
@@ -360,8 +280,10 @@ void ClusterState::EndGroup(Group* group, const std::string& cause) {
   group->info.set_state(v1::PLACEMENT_GROUP_STATE_REMOVED);
   group->info.set_cause(cause);
   group->infeasible_since = absl::InfiniteFuture();
-  const std::string of_actors = absl::StrCat(
-      "its placement group ", GroupName(group->info), " has ended: ", cause);
+  group_queue_.erase(group->queue_position);
+  if (held_for_ == id) ReleaseHold();
+  const std::string of_actors =
+      absl::StrCat("its placement group was removed: ", cause);
   for (const std::string& actor : std::set<std::string>(group->actors)) {
     StopActor(FindActor(actor), of_actors);
   }
@@ -409,6 +331,7 @@ v1::PlacementGroupInfo ClusterState::Told(const Group& group) const {
   for (const Bundle& bundle : group.bundles) {
     v1::BundleInfo* entry = info.add_bundles();
     *entry->mutable_total() = bundle.total.ToProto();
+    if (bundle.node_id.empty()) continue;
     *entry->mutable_available() = bundle.available.ToProto();
     entry->set_node_id(bundle.node_id);
     if (const auto node = nodes_.find(bundle.node_id); node != nodes_.end()) {
@@ -437,10 +360,8 @@ void ClusterState::ReplyGroup(const Group& group, GroupCallback done) {
 void ClusterState::UndoGroup(const std::string& group_id) {
   const auto it = groups_.find(group_id);
   if (it == groups_.end()) return;
-  EndGroup(&it->second, "it could not be stored");
-  ++capacity_epoch_;
+  EndGroup(&it->second, "it could not be written");
   std::erase(removed_groups_, group_id);
-  std::erase(group_queue_, group_id);
   dirty_.groups.erase(group_id);
   dirty_.created.erase(CreationOf(it->second));
   groups_.erase(it);

@@ -174,6 +174,7 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
     }
   }
   LoseBundlesOf(node);
+  try_groups_ = true;  // Some may be infeasible now.
   LoseJobsOf(*node, cause);
 }
 

@@ -51,6 +51,8 @@ struct NodeRecord {
   // Of the actors that hold resources here: they have a process, or had one
   // whose end is not known yet.
   std::set<std::string> actors;
+  // A placement group waits for its room: nothing else starts here.
+  bool held = false;
 };
 
 struct ActorRecord {
@@ -84,7 +86,9 @@ struct GroupRecord {
   v1::PlacementGroupInfo info;  // Without bundles.
   std::vector<BundleRecord> bundles;
   std::set<std::string> actors;  // Living ones.
-  std::string lost_node;  // "lost the node ... and ", while it waits anew.
+  std::string lost_node;       // "lost the node ... and ", while it waits anew.
+  int64_t queue_position = 0;  // Keeps it when it has to wait anew.
+  absl::Time waits_since = absl::InfiniteFuture();
   absl::Time infeasible_since = absl::InfiniteFuture();
   bool stored = false;  // Its creation is on disk.
 };

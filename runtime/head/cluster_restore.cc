@@ -106,8 +106,11 @@ absl::Status ClusterState::RestoreGroups() {
       return absl::OkStatus();
     }
     if (!group.spec.detached()) job_groups_[group.spec.job_id()].insert(id);
+    // Keys grow in the order of creation.
+    group.queue_position = next_queue_position_++;
     if (group.info.state() != v1::PLACEMENT_GROUP_STATE_CREATED) {
-      group_queue_.push_back(id);
+      group.waits_since = options_.clock();
+      group_queue_[group.queue_position] = id;
     }
     return absl::OkStatus();
   };

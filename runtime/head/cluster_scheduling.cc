@@ -30,7 +30,7 @@ ClusterState::Node* ClusterState::PickNode(const ResourceSet& request) {
   Node* best = nullptr;
   double best_score = 0;
   for (auto& [id, node] : nodes_) {
-    if (!IsUsable(node)) continue;
+    if (!IsUsable(node) || node.held) continue;
     const std::optional<double> score =
         PlacementScore(request, node.available, node.total);
     if (!score.has_value() || (best != nullptr && *score >= best_score)) {
@@ -44,7 +44,8 @@ ClusterState::Node* ClusterState::PickNode(const ResourceSet& request) {
 
 std::optional<double> ClusterState::Score(const Demand& demand,
                                           const Node& node) {
-  if (!IsUsable(node) || !demand.LabelsMatch(node.info)) return std::nullopt;
+  if (!IsUsable(node) || node.held || !demand.LabelsMatch(node.info))
+    return std::nullopt;
   return PlacementScore(demand.request, node.available, node.total);
 }
 
@@ -84,7 +85,7 @@ bool ClusterState::CouldHold(const Demand& demand, const Node& node) {
 }
 
 bool ClusterState::Feasible(const Demand& demand) const {
-  if (!demand.group_id.empty()) return GroupCouldHold(demand);
+  if (!demand.group_id.empty()) return GroupFeasible(demand);
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& item) {
     return (demand.node_id.empty() || demand.soft ||
             demand.node_id == item.first) &&
@@ -131,6 +132,7 @@ void ClusterState::NodeChanged(const Node& node, bool gained) {
     node_changes_.clear();
   }
   if (!gained) return;
+  try_groups_ = true;
   ++capacity_epoch_;
   for (DemandClass* demands :
        std::vector<DemandClass*>(blocked_.begin(), blocked_.end())) {
@@ -244,9 +246,12 @@ void ClusterState::FailInfeasible(absl::Time now) {
     while (!demands->waiting.empty()) {
       Actor* const actor = FindActor(demands->waiting.begin()->second);
       if (now < actor->queued_at + options_.infeasible_timeout) break;
-      MarkDead(actor, absl::StrCat("cannot be placed: it asks for ",
-                                   demands->demand.ToString(), ", but ",
-                                   DescribeNodes()));
+      MarkDead(actor, demands->demand.group_id.empty()
+                          ? absl::StrCat("cannot be placed: it asks for ",
+                                         demands->demand.ToString(), ", but ",
+                                         DescribeNodes())
+                          : absl::StrCat("cannot be placed: it ",
+                                         WaitReason(*demands)));
     }
   }
 }
@@ -304,18 +309,14 @@ bool ClusterState::Place(DemandClass* demands) {
 }
 
 void ClusterState::Schedule() {
-  // Jobs and groups are looked at again where there is more room than before.
+  ScheduleGroups();
+  // Jobs are looked at again where there is more room than before.
   if (scheduled_epoch_ != capacity_epoch_ ||
       scheduled_jobs_ != job_queue_.size()) {
     ScheduleJobs();
   }
-  if (scheduled_epoch_ != capacity_epoch_ ||
-      scheduled_groups_ != group_queue_.size()) {
-    ScheduleGroups();
-  }
   scheduled_epoch_ = capacity_epoch_;
   scheduled_jobs_ = job_queue_.size();
-  scheduled_groups_ = group_queue_.size();
   while (!ready_.empty()) {
     DemandClass* const demands = ready_.begin()->second;
     if (!Place(demands)) Block(demands);

@@ -118,7 +118,7 @@ void ClusterState::Tick() {
   }
   FailInfeasible(now);
   FailInfeasibleJobs(now);
-  FailInfeasibleGroups(now);
+  TickGroups(now);
   Schedule();
   ForgetNodesAndJobs();
   ForgetGroups();

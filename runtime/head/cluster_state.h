@@ -4,8 +4,8 @@
 // tables change together under one lock; its parts have a file each:
 // cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc,
 // cluster_submitted_jobs.cc, cluster_output.cc, cluster_scheduling.cc,
-// cluster_groups.cc, cluster_settle.cc (what leaves the head),
-// cluster_restore.cc.
+// cluster_groups.cc, cluster_group_scheduling.cc, cluster_settle.cc (what
+// leaves the head), cluster_restore.cc.
 
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
@@ -31,7 +31,6 @@
 #include "proto/head.pb.h"
 #include "runtime/head/cluster_records.h"
 #include "runtime/head/demand.h"
-#include "runtime/head/placement_planner.h"
 #include "runtime/head/resources.h"
 #include "runtime/head/state_store.h"
 #include "runtime/head/wait_list.h"
@@ -145,6 +144,20 @@ class ClusterState {
                             int32_t incarnation) const;
 
   // --- Placement groups.
+  //
+  // Bundles are reserved all or none. Groups that wait are tried in the order
+  // of their creation, and before jobs and actors; one that fits does not wait
+  // behind an older one that does not, and neither do jobs and actors. So that
+  // these do not take what is freed for ever, the nodes of the oldest group
+  // that would fit the nodes if they were empty are held for it after 10 s:
+  // nothing else starts there until it has its bundles. After 30 s the nodes to
+  // hold are chosen anew, in case actors that never end run on those.
+  //
+  // Bundles on a node that is lost are placed anew, in the group's old place in
+  // the queue; the others stay where they are, with their actors. A group that
+  // no nodes could ever hold is removed after infeasible_timeout; one that was
+  // placed once waits for other nodes, and only the actors that wait for its
+  // lost bundles fail.
 
   // Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (the job has ended),
   // RESOURCE_EXHAUSTED (the disk is full).
@@ -153,7 +166,8 @@ class ClusterState {
   // Answers when the record is new enough or the time is up.
   void GetPlacementGroup(const v1::GetPlacementGroupRequest& request,
                          GroupCallback done);
-  // Errors: NOT_FOUND.
+  // Its actors are killed; detached ones too. What they use of the bundles is
+  // free when their processes have ended, the rest at once. Errors: NOT_FOUND.
   void RemovePlacementGroup(const std::string& id, StatusCallback done);
 
   // The tables asked for; none: all of them.
@@ -316,13 +330,21 @@ class ClusterState {
   bool ReleaseBundle(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeGroupReady(const std::string& group_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<PlanNode> PlanNodes(const Group& group, bool when_idle) const
+  // False if it waits for a lost bundle that the nodes could never hold.
+  bool GroupFeasible(const Demand& demand) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ScheduleGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool PlaceGroup(Group* group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static std::string DescribeGroup(const Group& group);
+  // True if there may be a way to place what is not placed on nodes that hold
+  // nothing else.
+  bool Feasible(const Group& group) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Says what it waits for.
+  void LetWait(Group* group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HoldNodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReleaseHold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LoseBundlesOf(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void FailInfeasibleGroups(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends those that are infeasible for too long, and looks at patience.
+  void TickGroups(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Stops its actors and frees its room.
   void EndGroup(Group* group, const std::string& cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -423,12 +445,17 @@ class ClusterState {
   int64_t node_epoch_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t scheduled_epoch_ ABSL_GUARDED_BY(mu_) = 0;
   size_t scheduled_jobs_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t scheduled_groups_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t feasible_epoch_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::map<std::string, Group> groups_ ABSL_GUARDED_BY(mu_);
-  // Groups that wait for room, in order.
-  std::deque<std::string> group_queue_ ABSL_GUARDED_BY(mu_);
+  // By queue_position: groups with bundles that wait for room.
+  std::map<int64_t, std::string> group_queue_ ABSL_GUARDED_BY(mu_);
+  // There may be more room, or less, than when groups were tried last.
+  bool try_groups_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time next_group_try_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  // The group that nodes are held for, and until when; empty: none are.
+  std::string held_for_ ABSL_GUARDED_BY(mu_);
+  absl::Time hold_end_ ABSL_GUARDED_BY(mu_);
   // By job: groups that end with it.
   std::map<std::string, std::set<std::string>> job_groups_ ABSL_GUARDED_BY(mu_);
   std::deque<std::string> removed_groups_ ABSL_GUARDED_BY(mu_);

@@ -1,245 +1,207 @@
 #include "runtime/head/placement_planner.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <numeric>
+#include <optional>
+#include <tuple>
 #include <utility>
-
-#include "runtime/head/node_ranking.h"
 
 namespace miniray {
 namespace {
 
-using Plan = std::vector<size_t>;  // Of each bundle: index of its node.
+// Comparisons of a bundle with a node: some 20 ms.
+constexpr int64_t kSearchBudget = 200000;
 
-constexpr size_t kNowhere = static_cast<size_t>(-1);
-// Steps of the search that is tried when the simple ways fail.
-constexpr int kMaxSearchSteps = 20000;
+constexpr size_t kNoNode = static_cast<size_t>(-1);
+constexpr size_t kNoBundle = static_cast<size_t>(-1);
 
-// How much of its node a bundle takes; for trying the large ones first.
-double Size(const ResourceSet& bundle, const std::vector<PlanNode>& nodes) {
-  double size = 0;
-  for (const PlanNode& node : nodes) {
-    if (!node.total.Covers(bundle)) continue;
-    size = std::max(size, node.total.UtilisationAfter(node.total, bundle));
-  }
-  return size;
-}
-
-std::vector<size_t> LargestFirst(const std::vector<PlanNode>& nodes,
-                                 const std::vector<ResourceSet>& bundles) {
-  std::vector<double> sizes;
-  for (const ResourceSet& bundle : bundles) {
-    sizes.push_back(Size(bundle, nodes));
-  }
-  std::vector<size_t> order(bundles.size());
+// The nodes' indexes, those to be preferred first.
+std::vector<size_t> ByRank(const std::vector<PlanNode>& nodes) {
+  std::vector<size_t> order(nodes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return nodes[a].rank < nodes[b].rank;
+  });
   return order;
 }
 
-std::optional<Plan> OnOneNode(const std::vector<PlanNode>& nodes,
-                              const std::vector<ResourceSet>& bundles) {
+std::optional<std::vector<size_t>> OnOneNode(
+    const std::vector<ResourceSet>& bundles,
+    const std::vector<PlanNode>& nodes) {
   ResourceSet sum;
   for (const ResourceSet& bundle : bundles) sum.Add(bundle);
-  size_t best = kNowhere;
-  double best_score = 0;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const std::optional<double> score =
-        PlacementScore(sum, nodes[i].available, nodes[i].total);
-    if (!score.has_value() || (best != kNowhere && *score >= best_score)) {
-      continue;
+  const bool some_stay = std::any_of(
+      nodes.begin(), nodes.end(), [](const auto& n) { return n.bundles > 0; });
+  for (const size_t i : ByRank(nodes)) {
+    if (some_stay && nodes[i].bundles == 0) continue;
+    if (nodes[i].available.Covers(sum)) {
+      return std::vector<size_t>(bundles.size(), i);
     }
-    best = i;
-    best_score = *score;
   }
-  if (best == kNowhere) return std::nullopt;
-  return Plan(bundles.size(), best);
+  return std::nullopt;
 }
 
-// Bundles and nodes matched one to one, by augmenting paths.
+// Each bundle on a node of its own: a matching, found by augmenting paths.
 class Matching {
  public:
-  Matching(const std::vector<PlanNode>& nodes,
-           const std::vector<ResourceSet>& bundles)
-      : holder_(nodes.size(), kNowhere) {
-    for (const ResourceSet& bundle : bundles) {
-      std::vector<std::pair<double, size_t>> candidates;
-      for (size_t i = 0; i < nodes.size(); ++i) {
-        if (nodes[i].bundles > 0) continue;
-        const std::optional<double> score =
-            PlacementScore(bundle, nodes[i].available, nodes[i].total);
-        if (score.has_value()) candidates.emplace_back(*score, i);
-      }
-      std::sort(candidates.begin(), candidates.end());
-      candidates_.emplace_back();
-      for (const auto& [score, i] : candidates) candidates_.back().push_back(i);
-    }
+  Matching(const std::vector<ResourceSet>& bundles,
+           const std::vector<PlanNode>& nodes)
+      : bundles_(bundles),
+        nodes_(nodes),
+        order_(ByRank(nodes)),
+        bundle_on_(nodes.size(), kNoBundle) {
+    std::erase_if(order_, [&](size_t i) { return nodes[i].bundles > 0; });
   }
 
-  std::optional<Plan> Solve() {
-    for (size_t bundle = 0; bundle < candidates_.size(); ++bundle) {
-      std::vector<bool> seen(holder_.size(), false);
-      if (!Place(bundle, &seen)) return std::nullopt;
+  std::optional<std::vector<size_t>> Find() {
+    if (bundles_.size() > order_.size()) return std::nullopt;
+    for (size_t i = 0; i < bundles_.size(); ++i) {
+      visited_.assign(nodes_.size(), false);
+      if (!Place(i)) return std::nullopt;
     }
-    Plan plan(candidates_.size(), kNowhere);
-    for (size_t node = 0; node < holder_.size(); ++node) {
-      if (holder_[node] != kNowhere) plan[holder_[node]] = node;
+    std::vector<size_t> node_of(bundles_.size());
+    for (size_t node = 0; node < bundle_on_.size(); ++node) {
+      if (bundle_on_[node] != kNoBundle) node_of[bundle_on_[node]] = node;
+    }
+    return node_of;
+  }
+
+ private:
+  bool Place(size_t bundle) {
+    // A free node first; only then others are moved.
+    for (const bool move : {false, true}) {
+      for (const size_t node : order_) {
+        if (visited_[node] || (bundle_on_[node] != kNoBundle) != move ||
+            !nodes_[node].available.Covers(bundles_[bundle])) {
+          continue;
+        }
+        visited_[node] = true;
+        if (!move || Place(bundle_on_[node])) {
+          bundle_on_[node] = bundle;
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  const std::vector<ResourceSet>& bundles_;
+  const std::vector<PlanNode>& nodes_;
+  std::vector<size_t> order_;
+  std::vector<size_t> bundle_on_;  // By node.
+  std::vector<bool> visited_;      // Nodes, in this search.
+};
+
+// One bundle after the other, on the node that is best then.
+class Search {
+ public:
+  Search(bool spread, const std::vector<ResourceSet>& bundles,
+         std::vector<PlanNode> nodes)
+      : spread_(spread),
+        bundles_(bundles),
+        nodes_(std::move(nodes)),
+        node_of_(bundles.size(), kNoNode) {
+    // What fits on the fewest nodes goes first.
+    std::vector<size_t> choices(bundles.size());
+    for (size_t i = 0; i < bundles.size(); ++i) {
+      choices[i] = static_cast<size_t>(std::count_if(
+          nodes_.begin(), nodes_.end(),
+          [&](const auto& node) { return node.available.Covers(bundles[i]); }));
+    }
+    order_.resize(bundles.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      if (choices[a] != choices[b]) return choices[a] < choices[b];
+      return bundles[a].Covers(bundles[b]) && !bundles[b].Covers(bundles[a]);
+    });
+  }
+
+  BundlePlan Find() {
+    BundlePlan plan;
+    if (Place(0)) {
+      plan.outcome = BundlePlan::kFits;
+      plan.node_of = node_of_;
+    } else if (budget_ <= 0) {
+      plan.outcome = BundlePlan::kGaveUp;
     }
     return plan;
   }
 
  private:
-  bool Place(size_t bundle, std::vector<bool>* seen) {
-    for (const size_t node : candidates_[bundle]) {
-      if ((*seen)[node]) continue;
-      (*seen)[node] = true;
-      if (holder_[node] == kNowhere || Place(holder_[node], seen)) {
-        holder_[node] = bundle;
-        return true;
-      }
-    }
-    return false;
-  }
-
-  std::vector<std::vector<size_t>> candidates_;  // Of each bundle, best first.
-  std::vector<size_t> holder_;                   // Of each node.
-};
-
-// Fills the node that takes most of what is left, then the next.
-std::optional<Plan> OnFewNodes(std::vector<PlanNode> nodes,
-                               const std::vector<ResourceSet>& bundles) {
-  std::vector<size_t> left = LargestFirst(nodes, bundles);
-  Plan plan(bundles.size(), kNowhere);
-  while (!left.empty()) {
-    std::vector<size_t> best;
-    size_t best_node = kNowhere;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      ResourceSet room = nodes[i].available;
-      std::vector<size_t> fit;
-      for (const size_t bundle : left) {
-        if (!room.Covers(bundles[bundle])) continue;
-        room.Subtract(bundles[bundle]);
-        fit.push_back(bundle);
-      }
-      // Where the group is already counts for more.
-      const bool better = fit.size() > best.size() ||
-                          (!fit.empty() && fit.size() == best.size() &&
-                           nodes[i].bundles > nodes[best_node].bundles);
-      if (better) {
-        best = std::move(fit);
-        best_node = i;
-      }
-    }
-    if (best.empty()) return std::nullopt;
-    for (const size_t bundle : best) {
-      plan[bundle] = best_node;
-      nodes[best_node].available.Subtract(bundles[bundle]);
-      left.erase(std::find(left.begin(), left.end(), bundle));
-    }
-  }
-  return plan;
-}
-
-// Each bundle where fewest of the group are.
-std::optional<Plan> OnManyNodes(std::vector<PlanNode> nodes,
-                                const std::vector<ResourceSet>& bundles) {
-  Plan plan(bundles.size(), kNowhere);
-  for (const size_t bundle : LargestFirst(nodes, bundles)) {
-    size_t best = kNowhere;
-    std::pair<int, double> best_score;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const std::optional<double> score =
-          PlacementScore(bundles[bundle], nodes[i].available, nodes[i].total);
-      if (!score.has_value()) continue;
-      const std::pair<int, double> both(nodes[i].bundles, *score);
-      if (best == kNowhere || both < best_score) {
-        best = i;
-        best_score = both;
-      }
-    }
-    if (best == kNowhere) return std::nullopt;
-    plan[bundle] = best;
-    nodes[best].available.Subtract(bundles[bundle]);
-    ++nodes[best].bundles;
-  }
-  return plan;
-}
-
-// Tries everything, up to a limit.
-class Search {
- public:
-  Search(std::vector<PlanNode> nodes, const std::vector<ResourceSet>& bundles)
-      : nodes_(std::move(nodes)),
-        bundles_(bundles),
-        order_(LargestFirst(nodes_, bundles)),
-        plan_(bundles.size(), kNowhere) {}
-
-  std::optional<Plan> Solve() {
-    if (Place(0)) return plan_;
-    return std::nullopt;
-  }
-
- private:
-  bool Place(size_t depth) {
-    if (depth == order_.size()) return true;
-    const size_t bundle = order_[depth];
-    for (size_t i = 0; i < nodes_.size() && steps_ < kMaxSearchSteps; ++i) {
-      if (!nodes_[i].available.Covers(bundles_[bundle])) continue;
-      ++steps_;
+  bool Place(size_t step) {
+    if (step == order_.size()) return true;
+    const size_t bundle = order_[step];
+    for (const size_t i : Candidates(step)) {
       nodes_[i].available.Subtract(bundles_[bundle]);
-      plan_[bundle] = i;
-      if (Place(depth + 1)) return true;
+      ++nodes_[i].bundles;
+      node_of_[bundle] = i;
+      if (Place(step + 1)) return true;
+      --nodes_[i].bundles;
       nodes_[i].available.Add(bundles_[bundle]);
+      if (budget_ <= 0) return false;
     }
     return false;
   }
 
-  std::vector<PlanNode> nodes_;
+  // Where the bundle of this step fits, the best first.
+  std::vector<size_t> Candidates(size_t step) {
+    budget_ -= static_cast<int64_t>(nodes_.size());
+    std::vector<std::tuple<int64_t, double, size_t>> found;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (!nodes_[i].available.Covers(bundles_[order_[step]])) continue;
+      found.emplace_back(spread_ ? nodes_[i].bundles : PackCost(i, step),
+                         nodes_[i].rank, i);
+    }
+    std::sort(found.begin(), found.end());
+    std::vector<size_t> result;
+    result.reserve(found.size());
+    for (const auto& [cost, rank, i] : found) result.push_back(i);
+    return result;
+  }
+
+  // Nodes that are used already first, then those that hold most of the rest.
+  int64_t PackCost(size_t node, size_t step) {
+    const auto rest = static_cast<int64_t>(order_.size() - step);
+    if (nodes_[node].bundles > 0) return -rest - 1;
+    ResourceSet available = nodes_[node].available;
+    int64_t held = 0;
+    for (size_t i = step; i < order_.size(); ++i) {
+      if (!available.Covers(bundles_[order_[i]])) continue;
+      available.Subtract(bundles_[order_[i]]);
+      ++held;
+    }
+    budget_ -= rest;
+    return -held;
+  }
+
+  const bool spread_;
   const std::vector<ResourceSet>& bundles_;
-  const std::vector<size_t> order_;
-  Plan plan_;
-  int steps_ = 0;
+  std::vector<PlanNode> nodes_;
+  std::vector<size_t> order_;  // Of the bundles.
+  std::vector<size_t> node_of_;
+  int64_t budget_ = kSearchBudget;
 };
 
-std::optional<Plan> MakePlan(v1::PlacementStrategy strategy,
-                             const std::vector<PlanNode>& nodes,
-                             const std::vector<ResourceSet>& bundles) {
-  std::optional<Plan> plan;
-  switch (strategy) {
-    case v1::PLACEMENT_STRATEGY_STRICT_PACK:
-      return OnOneNode(nodes, bundles);
-    case v1::PLACEMENT_STRATEGY_STRICT_SPREAD:
-      return Matching(nodes, bundles).Solve();
-    case v1::PLACEMENT_STRATEGY_SPREAD:
-      plan = Matching(nodes, bundles).Solve();
-      if (!plan.has_value()) plan = OnManyNodes(nodes, bundles);
-      if (!plan.has_value()) plan = OnFewNodes(nodes, bundles);
-      break;
-    default:
-      if (std::none_of(nodes.begin(), nodes.end(),
-                       [](const PlanNode& n) { return n.bundles > 0; })) {
-        plan = OnOneNode(nodes, bundles);
-      }
-      if (!plan.has_value()) plan = OnFewNodes(nodes, bundles);
-      if (!plan.has_value()) plan = OnManyNodes(nodes, bundles);
-      break;
-  }
-  if (!plan.has_value()) plan = Search(nodes, bundles).Solve();
-  return plan;
+BundlePlan Exact(std::optional<std::vector<size_t>> node_of) {
+  if (!node_of.has_value()) return {};
+  return {BundlePlan::kFits, *std::move(node_of)};
 }
 
 }  // namespace
 
-std::optional<std::vector<std::string>> PlanBundles(
-    v1::PlacementStrategy strategy, std::vector<PlanNode> nodes,
-    const std::vector<ResourceSet>& bundles) {
-  const std::optional<Plan> plan = MakePlan(strategy, nodes, bundles);
-  if (!plan.has_value()) return std::nullopt;
-  std::vector<std::string> result;
-  for (const size_t node : *plan) result.push_back(nodes[node].node_id);
-  return result;
+BundlePlan PlanBundles(v1::PlacementStrategy strategy,
+                       const std::vector<ResourceSet>& bundles,
+                       std::vector<PlanNode> nodes) {
+  const bool spread = strategy == v1::PLACEMENT_STRATEGY_SPREAD ||
+                      strategy == v1::PLACEMENT_STRATEGY_STRICT_SPREAD;
+  BundlePlan best = Exact(spread ? Matching(bundles, nodes).Find()
+                                 : OnOneNode(bundles, nodes));
+  if (best.outcome == BundlePlan::kFits ||
+      strategy == v1::PLACEMENT_STRATEGY_STRICT_PACK ||
+      strategy == v1::PLACEMENT_STRATEGY_STRICT_SPREAD) {
+    return best;
+  }
+  return Search(spread, bundles, std::move(nodes)).Find();
 }
 
 }  // namespace miniray

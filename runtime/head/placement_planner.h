@@ -1,10 +1,10 @@
-// Where the bundles of a placement group go.
+// Which nodes a placement group's bundles go to. Knows nothing of the head's
+// tables.
 
 #ifndef MINIRAY_RUNTIME_HEAD_PLACEMENT_PLANNER_H_
 #define MINIRAY_RUNTIME_HEAD_PLACEMENT_PLANNER_H_
 
-#include <optional>
-#include <string>
+#include <cstddef>
 #include <vector>
 
 #include "proto/cluster.pb.h"
@@ -13,20 +13,31 @@
 namespace miniray {
 
 struct PlanNode {
-  std::string node_id;
   ResourceSet available;
-  ResourceSet total;
-  int bundles = 0;  // Of the same group that are there already.
+  // Bundles of the same group that are there and stay.
+  int bundles = 0;
+  // Among nodes that serve the strategy alike the lowest is taken.
+  double rank = 0;
 };
 
-// Returns the node of each bundle, or nothing if they do not all fit. The two
-// strict strategies and small cases are exact; a large PACK or SPREAD that fits
-// only in a very particular way may be missed.
-//
-// REQUIRES: with STRICT_PACK, no bundle of the group is placed yet.
-std::optional<std::vector<std::string>> PlanBundles(
-    v1::PlacementStrategy strategy, std::vector<PlanNode> nodes,
-    const std::vector<ResourceSet>& bundles);
+struct BundlePlan {
+  enum Outcome {
+    kFits,
+    kDoesNotFit,
+    // No way was found in a bounded search; there may be one.
+    kGaveUp,
+  };
+  Outcome outcome = kDoesNotFit;
+  std::vector<size_t> node_of;  // For kFits: for each bundle the node's index.
+};
+
+// Strict strategies are exact: if there is a way, it is found. So is whether
+// SPREAD can have a node for each bundle and PACK one node for all; otherwise
+// nodes are chosen one after the other, and a bounded search goes back on these
+// choices if they lead nowhere. Thread-safe.
+BundlePlan PlanBundles(v1::PlacementStrategy strategy,
+                       const std::vector<ResourceSet>& bundles,
+                       std::vector<PlanNode> nodes);
 
 }  // namespace miniray
 

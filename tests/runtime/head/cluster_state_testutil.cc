@@ -142,6 +142,15 @@ v1::JobInfo ClusterStateTest::Job(const std::string& job) const {
   return v1::JobInfo();
 }
 
+v1::PlacementGroupInfo ClusterStateTest::Group(const std::string& group) const {
+  const v1::GetClusterStateResponse snapshot = state_.Snapshot();
+  for (const v1::PlacementGroupInfo& info : snapshot.placement_groups()) {
+    if (info.placement_group_id() == group) return info;
+  }
+  ADD_FAILURE() << "no placement group " << group;
+  return v1::PlacementGroupInfo();
+}
+
 double ClusterStateTest::Available(const std::string& node,
                                    const std::string& resource) const {
   const v1::NodeInfo info = Node(node);

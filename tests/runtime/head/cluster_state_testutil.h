@@ -49,6 +49,21 @@ class DirectClusterState : public ClusterState {
                             [&](absl::Status status) { result = status; });
     return result;
   }
+  using ClusterState::CreatePlacementGroup;
+  absl::StatusOr<v1::PlacementGroupInfo> CreatePlacementGroup(
+      const v1::PlacementGroupSpec& spec) {
+    absl::StatusOr<v1::PlacementGroupInfo> result =
+        absl::UnknownError("no answer");
+    ClusterState::CreatePlacementGroup(spec, [&](auto info) { result = info; });
+    return result;
+  }
+  using ClusterState::RemovePlacementGroup;
+  absl::Status RemovePlacementGroup(const std::string& group_id) {
+    absl::Status result = absl::UnknownError("no answer");
+    ClusterState::RemovePlacementGroup(
+        group_id, [&](absl::Status status) { result = status; });
+    return result;
+  }
 };
 
 class ClusterStateTest : public ::testing::Test {
@@ -89,6 +104,7 @@ class ClusterStateTest : public ::testing::Test {
   // REQUIRES: the head knows it.
   v1::ActorInfo Info(const std::string& actor) const;
   v1::NodeInfo Node(const std::string& node) const;
+  v1::PlacementGroupInfo Group(const std::string& group) const;
   v1::JobInfo Job(const std::string& job) const;
   v1::ActorState StateOf(const std::string& actor) const {
     return Info(actor).state();
