@@ -208,9 +208,10 @@ void CallSession::ReadMore() {
 void CallSession::UpdateStalled() {
   const bool stalled =
       reply_bytes_ >= kMaxReplyBytes || replies_.size() >= kMaxReplies;
-  if (stalled_.exchange(stalled, std::memory_order_acq_rel) && !stalled) {
-    owner_->OnResumed(this);
-  }
+  // Only changed here, under the lock.
+  if (stalled_.load(std::memory_order_relaxed) == stalled) return;
+  stalled_.store(stalled, std::memory_order_release);
+  if (!stalled) owner_->OnResumed(this);
 }
 
 void CallSession::Close(const absl::Status& status) {

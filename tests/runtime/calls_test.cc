@@ -348,6 +348,10 @@ TEST(CallsTest, AnActorEndsItself) {
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("exited by itself (ExitActor)")));
   EXPECT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
+  // It is over, though it had restarts left.
+  EXPECT_TRUE(Eventually(
+      [&] { return cluster.Info(*trainer).state() == v1::ACTOR_STATE_DEAD; }));
+  EXPECT_THAT(cluster.Info(*trainer).cause(), HasSubstr("ExitActor"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
 #include "runtime/head/head_server.h"
@@ -57,11 +58,12 @@ bool Eventually(const std::function<bool()>& condition,
 
 }  // namespace miniray
 
-#define TEST_CLUSTER_MAIN()               \
-  int main(int argc, char** argv) {       \
-    miniray::Init(argc, argv);            \
-    testing::InitGoogleTest(&argc, argv); \
-    return RUN_ALL_TESTS();               \
+#define TEST_CLUSTER_MAIN()                                             \
+  int main(int argc, char** argv) {                                     \
+    miniray::Init(argc, argv);                                          \
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kAbort); \
+    testing::InitGoogleTest(&argc, argv);                               \
+    return RUN_ALL_TESTS();                                             \
   }
 
 #endif  // MINIRAY_TESTS_RUNTIME_TEST_CLUSTER_H_

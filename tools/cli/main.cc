@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/head.pb.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
@@ -144,5 +145,7 @@ int Main(std::vector<std::string> args) {
 }  // namespace miniray::cli
 
 int main(int argc, char** argv) {
+  // See miniray::Init.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return miniray::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

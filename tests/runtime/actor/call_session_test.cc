@@ -1,0 +1,212 @@
+// A caller's session, without gRPC: what it takes, sends, sends again, and when
+// it holds back.
+
+#include "runtime/actor/call_session.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/base/status_matchers.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class FakeStream : public SessionStream {
+ public:
+  void Write(const absl::Cord& frame) override {
+    ++writes;
+    const absl::StatusOr<ReplyFrame> decoded = DecodeReplyFrame(frame);
+    ASSERT_THAT(decoded, IsOk());
+    if (decoded->session.has_value()) session = *decoded->session;
+    for (const ReplyMessage& reply : decoded->replies) {
+      replies.push_back(reply.call_id);
+      statuses.push_back(reply.status);
+    }
+  }
+  void Read() override { ++reads; }
+  void Finish(const absl::Status& status) override { finished = status; }
+  void Cancel() override { cancelled = true; }
+
+  int writes = 0, reads = 0;
+  SessionMessage session;
+  std::vector<uint64_t> replies;
+  std::vector<absl::Status> statuses;
+  std::optional<absl::Status> finished;
+  bool cancelled = false;
+};
+
+class CallSessionTest : public testing::Test, public SessionOwner {
+ protected:
+  absl::StatusOr<CallQueue*> QueueFor(const CallMessage& call) override {
+    if (call.method == "Refused") return absl::InvalidArgumentError("no");
+    return &queue_;
+  }
+  void OnQueued(CallQueue*) override {}
+  void OnResumed(const CallSession* session) override {
+    queue_.Resume(session);
+  }
+  void OnReleased(const std::string& id) override { released_.push_back(id); }
+
+  std::shared_ptr<FakeStream> Attach(bool known) {
+    auto stream = std::make_shared<FakeStream>();
+    session_->Attach(stream, known);
+    session_->OnWritten(stream.get(), true);
+    return stream;
+  }
+
+  static absl::Cord Frame(const std::vector<uint64_t>& calls,
+                          const std::vector<uint64_t>& acknowledged = {},
+                          const std::vector<uint64_t>& cancelled = {},
+                          const std::string& method = "Run") {
+    WireWriter frame;
+    CallMessage call;
+    call.method = method;
+    for (const uint64_t id : calls) {
+      AppendCall(id, EncodeCallBody(call), &frame);
+    }
+    AppendAcknowledged(acknowledged, &frame);
+    AppendCancelled(cancelled, &frame);
+    return std::move(frame).Take();
+  }
+
+  // Takes the next call out, as a thread of the actor does; 0: none may run.
+  uint64_t RunNext(const std::string& result = "r") {
+    std::unique_ptr<QueuedCall> call = queue_.Pop(absl::InfinitePast());
+    if (call == nullptr) return 0;
+    const uint64_t id = call->message.call_id;
+    if (!call->Take(QueuedCall::State::kRunning)) return RunNext(result);
+    ReplyMessage reply;
+    reply.call_id = id;
+    reply.result = absl::Cord(result);
+    call->session->Reply(*call, reply);
+    return id;
+  }
+
+  CallQueue queue_;
+  std::vector<std::string> released_;
+  const std::shared_ptr<CallSession> session_ =
+      std::make_shared<CallSession>("caller", this);
+};
+
+TEST_F(CallSessionTest, CallsRunOnceAndRepliesComeUntilTheyAreAcknowledged) {
+  auto first = Attach(false);
+  EXPECT_FALSE(first->session.known);
+  session_->OnFrame(first.get(), Frame({1, 2, 3}));
+  EXPECT_EQ(RunNext(), 1u);
+  session_->OnWritten(first.get(), true);
+  EXPECT_EQ(RunNext(), 2u);
+  EXPECT_THAT(first->replies, ElementsAre(1, 2));
+  // The link breaks; 1 was acknowledged over the new one.
+  auto second = Attach(true);
+  EXPECT_TRUE(first->cancelled);
+  EXPECT_TRUE(second->session.known);
+  EXPECT_EQ(second->session.last_call_id, 3u);
+  EXPECT_THAT(second->replies, ElementsAre(1, 2));
+  session_->OnWritten(second.get(), true);
+  session_->OnFrame(second.get(), Frame({2, 3, 4}, {1}));  // 2, 3 were here.
+  // The old stream has no say any more.
+  session_->OnFrame(first.get(), Frame({5}));
+  EXPECT_FALSE(session_->OnEnded(first.get()));
+  EXPECT_EQ(RunNext(), 3u);
+  EXPECT_EQ(RunNext(), 4u);
+  EXPECT_EQ(RunNext(), 0u);
+  EXPECT_TRUE(session_->OnEnded(second.get()));
+  auto third = Attach(true);
+  EXPECT_THAT(third->replies, ElementsAre(2, 3, 4));
+}
+
+TEST_F(CallSessionTest, AGapOrGarbageEndsTheStream) {
+  auto stream = Attach(false);
+  session_->OnFrame(stream.get(), Frame({1, 3}));
+  ASSERT_TRUE(stream->finished.has_value());
+  EXPECT_THAT(*stream->finished, StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(RunNext(), 1u);  // It arrived.
+  auto next = Attach(true);
+  session_->OnFrame(next.get(), absl::Cord("\xff\xff"));
+  ASSERT_TRUE(next->finished.has_value());
+}
+
+TEST_F(CallSessionTest, CancelledAndRefusedCallsAreAnsweredAndDoNotRun) {
+  auto stream = Attach(false);
+  session_->OnFrame(stream.get(), Frame({1, 2}));
+  session_->OnFrame(stream.get(), Frame({3}, {}, {2, 77}));
+  session_->OnWritten(stream.get(), true);
+  session_->OnFrame(stream.get(), Frame({4}, {}, {}, "Refused"));
+  session_->OnWritten(stream.get(), true);
+  EXPECT_EQ(RunNext(), 1u);
+  session_->OnWritten(stream.get(), true);
+  EXPECT_EQ(RunNext(), 3u);
+  EXPECT_THAT(stream->replies, UnorderedElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(stream->statuses[0], StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(stream->statuses[1],
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(CallSessionTest, ReadingPausesWhileTooMuchWaits) {
+  auto stream = Attach(false);
+  std::vector<uint64_t> ids;
+  for (uint64_t id = 1; id <= 4096; ++id) ids.push_back(id);
+  session_->OnFrame(stream.get(), Frame(ids));
+  EXPECT_EQ(stream->reads, 1);
+  EXPECT_EQ(RunNext(), 1u);
+  EXPECT_EQ(stream->reads, 2);
+}
+
+TEST_F(CallSessionTest, NothingRunsForACallerThatDoesNotAcknowledge) {
+  auto stream = Attach(false);
+  session_->OnFrame(stream.get(), Frame({1, 2, 3, 4}));
+  const std::string large(uint64_t{100} << 20, 'x');
+  for (uint64_t id = 1; id <= 3; ++id) {
+    EXPECT_EQ(RunNext(large), id);
+    session_->OnWritten(stream.get(), true);
+  }
+  EXPECT_TRUE(session_->stalled());
+  EXPECT_EQ(RunNext(), 0u);  // It waits aside,
+  session_->OnFrame(stream.get(), Frame({5}, {}));
+  EXPECT_EQ(RunNext(), 0u);
+  const int reads = stream->reads;
+  EXPECT_GT(reads, 2);  // but what acknowledges is read,
+  session_->OnFrame(stream.get(), Frame({}, {1, 2, 3}));
+  EXPECT_FALSE(session_->stalled());
+  EXPECT_EQ(RunNext(), 4u);  // and then they run in their order.
+  EXPECT_EQ(RunNext(), 5u);
+  EXPECT_LT(session_->reply_bytes(), 100u);
+}
+
+TEST_F(CallSessionTest, AClosedSessionAnswersAllAndEnds) {
+  auto stream = Attach(false);
+  session_->OnFrame(stream.get(), Frame({1}));
+  session_->Close(absl::UnavailableError("the actor ends"));
+  EXPECT_FALSE(stream->finished.has_value());  // A call has no reply yet.
+  session_->OnFrame(stream.get(), Frame({2}));
+  session_->OnWritten(stream.get(), true);
+  EXPECT_EQ(RunNext(), 1u);
+  session_->OnWritten(stream.get(), true);
+  EXPECT_THAT(stream->replies, UnorderedElementsAre(1, 2));
+  ASSERT_TRUE(stream->finished.has_value());
+  EXPECT_THAT(*stream->finished, StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(CallSessionTest, AnAbandonedSessionKeepsNothing) {
+  auto stream = Attach(false);
+  session_->OnFrame(stream.get(), Frame({1, 2}));
+  EXPECT_EQ(RunNext(), 1u);
+  session_->Abandon();
+  EXPECT_EQ(session_->reply_bytes(), 0u);
+  EXPECT_EQ(RunNext(), 2u);
+  EXPECT_EQ(session_->reply_bytes(), 0u);
+  EXPECT_THAT(released_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace internal
+}  // namespace miniray
