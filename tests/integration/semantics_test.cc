@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -61,6 +62,17 @@ class Plain {
   int64_t value_ = 0;
 };
 MINIRAY_ACTOR(Plain, Constructor<>, &Plain::Add, &Plain::Pid, &Plain::Sleep);
+
+// Returns once the process stands still: until then it may answer.
+void StopProcess(int64_t pid) {
+  kill(static_cast<pid_t>(pid), SIGSTOP);
+  ASSERT_TRUE(Eventually([&] {
+    std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+    std::string number, name, state;
+    file >> number >> name >> state;
+    return state == "T";
+  }));
+}
 
 // "actor process dies"
 TEST(SemanticsTest, ADeadProcessFailsPendingCallsWithTheCauseAndComesBack) {
@@ -123,11 +135,11 @@ TEST(SemanticsTest, ASilentNodesActorsRestartElsewhereAndItsOwnAreEnded) {
     for (const v1::NodeInfo& node : state->nodes()) {
       if (node.node_id() == before.node_id() &&
           node.pid() == cluster.node(i).pid()) {
-        cluster.node(i).Signal(SIGSTOP);
+        StopProcess(node.pid());
       }
     }
   }
-  kill(static_cast<pid_t>(before.pid()), SIGSTOP);
+  StopProcess(before.pid());
   const absl::Time stopped = absl::Now();
   // Its state has moved as well.
   EXPECT_EQ(
@@ -176,7 +188,7 @@ TEST(SemanticsTest, AHeadThatStoodStillLosesNoNode) {
   Cluster driver = cluster.Connect();
   auto actor = driver.CreateActor<Plain>({});
   const int64_t pid = actor->Call<&Plain::Pid>().Get(kLong).value();
-  cluster.head().Signal(SIGSTOP);
+  StopProcess(cluster.head().pid());
   absl::SleepFor(absl::Seconds(4));  // Longer than the lease: what is tested.
   cluster.head().Signal(SIGCONT);
   auto second = driver.CreateActor<Plain>({});
