@@ -11,6 +11,12 @@
 namespace miniray {
 namespace {
 
+// Of the lease: when it is renewed, how long a renewal may take, and the pause
+// before the next try if it fails. Two whole tries fit before the lease ends.
+constexpr double kPeriod = 0.4;
+constexpr double kPatience = 0.25;
+constexpr double kRetryPause = 0.05;
+
 // Leases without contact after which a node ends its actors by itself.
 constexpr int kFenceLeases = 3;
 
@@ -31,12 +37,12 @@ void LeaseKeeper::Stop() {
 
 void LeaseKeeper::Loop() {
   absl::Time last_contact = absl::Now();
+  double pause = kPeriod;
   while (true) {
     const absl::Duration lease = link_->lease();
-    const absl::Duration period = lease / 3;
-    if (stopping_.WaitForNotificationWithTimeout(period)) return;
+    if (stopping_.WaitForNotificationWithTimeout(pause * lease)) return;
     grpc::ClientContext context;
-    PrepareContext(&context, token_, period);
+    PrepareContext(&context, token_, kPatience * lease);
     // Not to fail at once: only waiting calls drive a connection.
     context.set_wait_for_ready(true);
     v1::RenewLeaseRequest request;
@@ -44,6 +50,10 @@ void LeaseKeeper::Loop() {
     v1::RenewLeaseResponse response;
     const grpc::Status status = stub_->RenewLease(&context, request, &response);
     if (stopping_.HasBeenNotified()) return;
+    const bool lost =
+        status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+        status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    pause = lost ? kRetryPause : kPeriod;
     if (!status.ok()) {
       LOG(WARNING) << "lease not renewed: " << status.error_message();
     }
