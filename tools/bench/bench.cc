@@ -1,0 +1,75 @@
+#include "tools/bench/bench.h"
+
+#include <signal.h>
+
+#include <iostream>
+
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+ABSL_FLAG(int, rounds, 7, "How often everything is measured, in turn.");
+ABSL_FLAG(bool, json, false, "Print JSON.");
+ABSL_FLAG(bool, check, false, "Exit 1 if a target is missed.");
+ABSL_FLAG(std::string, role, "", "For the program itself: what a child does.");
+
+namespace miniray::bench {
+namespace {
+
+constexpr char kCommonHelp[] = R"(
+  --rounds=N   how often everything is measured, in turn (default 7)
+  --json       print JSON instead of a table
+  --check      exit 1 unless every row that has a target holds it
+  --help       this text
+
+Everything in a row runs in this one run, on the same bytes. A busy machine
+shows: figures move by a third and more.
+)";
+
+bool AsksForHelp(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--help" || word == "-h" || word == "-help") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int Main(int argc, char** argv, const Program& program) {
+  if (AsksForHelp(argc, argv)) {
+    std::cout << program.help << kCommonHelp;
+    return 0;
+  }
+  if (absl::ParseCommandLine(argc, argv).size() > 1 ||
+      absl::GetFlag(FLAGS_rounds) < 1) {
+    std::cerr << program.name << ": --rounds must be 1 or more, and there are "
+              << "only flags; see --help\n";
+    return 2;
+  }
+  // A child that has gone is an error of write.
+  signal(SIGPIPE, SIG_IGN);
+  const std::string role = absl::GetFlag(FLAGS_role);
+  if (!role.empty()) {
+    const auto it = program.roles.find(role);
+    return it == program.roles.end() ? 2 : it->second();
+  }
+  Table table(program.name);
+  const absl::Status status = program.measure(&table);
+  if (!status.ok()) {
+    std::cerr << program.name << ": " << status << "\n";
+    return 2;
+  }
+  const int rounds = absl::GetFlag(FLAGS_rounds);
+  std::cout << (absl::GetFlag(FLAGS_json) ? table.Json(rounds) + "\n"
+                                          : table.Text(rounds));
+  if (!absl::GetFlag(FLAGS_check) || table.Held()) return 0;
+  std::cerr << program.name << ": a target was missed\n";
+  return 1;
+}
+
+double SecondsSince(absl::Time start) {
+  return absl::ToDoubleSeconds(absl::Now() - start);
+}
+
+}  // namespace miniray::bench

@@ -1,0 +1,43 @@
+// The frame of a benchmark program: flags, roles, output, exit code.
+
+#ifndef MINIRAY_TOOLS_BENCH_BENCH_H_
+#define MINIRAY_TOOLS_BENCH_BENCH_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tools/bench/table.h"
+
+ABSL_DECLARE_FLAG(int, rounds);
+
+namespace miniray::bench {
+
+// Set to "tcp", keeps two processes of one machine from using anything else
+// than TCP between them.
+inline constexpr char kTransportVariable[] = "MINIRAY_LOCAL_TRANSPORT";
+inline constexpr char kTcp[] = "tcp";
+
+struct Program {
+  std::string name;
+  std::string help;  // What it measures, and flags of its own.
+  std::function<absl::Status(Table*)> measure;
+  // What the program does when it was started with --role=NAME by itself;
+  // returns the exit code.
+  std::map<std::string, std::function<int()>> roles;
+};
+
+// The rest of main, after miniray::Init: reads --rounds, --json, --check and
+// --help, measures, prints. Returns 0; with --check, 1 if a target was missed;
+// 2 if it could not measure, or does not know a flag.
+int Main(int argc, char** argv, const Program& program);
+
+double SecondsSince(absl::Time start);
+
+}  // namespace miniray::bench
+
+#endif  // MINIRAY_TOOLS_BENCH_BENCH_H_
