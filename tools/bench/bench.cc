@@ -2,13 +2,16 @@
 
 #include <signal.h>
 
+#include <fstream>
 #include <iostream>
 
+#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 ABSL_FLAG(int, rounds, 7, "How often everything is measured, in turn.");
+ABSL_FLAG(double, wait_idle, 5, "Seconds to wait for an idle machine.");
 ABSL_FLAG(bool, json, false, "Print JSON.");
 ABSL_FLAG(bool, check, false, "Exit 1 if a target is missed.");
 ABSL_FLAG(std::string, role, "", "For the program itself: what a child does.");
@@ -18,6 +21,8 @@ namespace {
 
 constexpr char kCommonHelp[] = R"(
   --rounds=N   how often everything is measured, in turn (default 7)
+  --wait_idle=S  before each round, wait so many seconds at most until the rest
+               of the machine is idle (default 5)
   --json       print JSON instead of a table
   --check      exit 1 unless every row that has a target holds it
   --help       this text
@@ -25,6 +30,41 @@ constexpr char kCommonHelp[] = R"(
 Everything in a row runs in this one run, on the same bytes. A busy machine
 shows: figures move by a third and more.
 )";
+
+// Time that all processors together were not idle, and all time, in ticks.
+struct Ticks {
+  double busy = 0;
+  double all = 0;
+};
+Ticks ReadTicks() {
+  std::ifstream file("/proc/stat");
+  std::string skipped;
+  file >> skipped;
+  Ticks ticks;
+  // user nice system idle iowait irq softirq steal
+  double value = 0;
+  for (int i = 0; i < 8 && file >> value; ++i) {
+    ticks.all += value;
+    if (i != 3 && i != 4) ticks.busy += value;
+  }
+  return ticks;
+}
+
+// Waits until the machine was idle for a moment; returns whether it was.
+bool AwaitIdle(absl::Duration timeout) {
+  constexpr absl::Duration kMoment = absl::Milliseconds(300);
+  constexpr double kIdle = 0.08;
+  const absl::Time deadline = absl::Now() + timeout;
+  while (absl::Now() + kMoment <= deadline) {
+    const Ticks before = ReadTicks();
+    absl::SleepFor(kMoment);
+    const Ticks after = ReadTicks();
+    if (after.busy - before.busy <= kIdle * (after.all - before.all)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 bool AsksForHelp(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -60,12 +100,21 @@ int Main(int argc, char** argv, const Program& program) {
     std::cerr << program.name << ": " << status << "\n";
     return 2;
   }
-  const int rounds = absl::GetFlag(FLAGS_rounds);
-  std::cout << (absl::GetFlag(FLAGS_json) ? table.Json(rounds) + "\n"
-                                          : table.Text(rounds));
+  std::cout << (absl::GetFlag(FLAGS_json) ? table.Json() + "\n" : table.Text());
   if (!absl::GetFlag(FLAGS_check) || table.Held()) return 0;
   std::cerr << program.name << ": a target was missed\n";
   return 1;
+}
+
+absl::StatusOr<std::vector<double>> MeasureInTurn(
+    const std::vector<Measurement>& measurements, Table* table) {
+  const int rounds = absl::GetFlag(FLAGS_rounds);
+  int idle_rounds = 0;
+  auto medians = MediansInTurn(rounds, measurements, [&] {
+    idle_rounds += AwaitIdle(absl::Seconds(absl::GetFlag(FLAGS_wait_idle)));
+  });
+  table->SetRounds(rounds, idle_rounds);
+  return medians;
 }
 
 double SecondsSince(absl::Time start) {

@@ -6,14 +6,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "tools/bench/table.h"
-
-ABSL_DECLARE_FLAG(int, rounds);
 
 namespace miniray::bench {
 
@@ -35,6 +33,11 @@ struct Program {
 // --help, measures, prints. Returns 0; with --check, 1 if a target was missed;
 // 2 if it could not measure, or does not know a flag.
 int Main(int argc, char** argv, const Program& program);
+
+// MediansInTurn with --rounds; before each turn it waits, at most --wait_idle
+// seconds, until nothing else runs on the machine. Tells the table.
+absl::StatusOr<std::vector<double>> MeasureInTurn(
+    const std::vector<Measurement>& measurements, Table* table);
 
 double SecondsSince(absl::Time start);
 

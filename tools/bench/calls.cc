@@ -178,7 +178,7 @@ absl::Status Measure(Table* table) {
                             }});
   }
   MR_ASSIGN_OR_RETURN(const std::vector<double> medians,
-                      MediansInTurn(absl::GetFlag(FLAGS_rounds), measurements));
+                      MeasureInTurn(measurements, table));
   const std::string echo = "raw unary gRPC, TCP";
   table->Add({.what = "one call at a time, same node",
               .unit = "us",

@@ -52,7 +52,12 @@ std::optional<bool> Row::Held() const {
          *value >= at_least.value_or(*value);
 }
 
-std::string Table::Text(int rounds) const {
+void Table::SetRounds(int rounds, int idle_rounds) {
+  rounds_ = rounds;
+  idle_rounds_ = idle_rounds;
+}
+
+std::string Table::Text() const {
   std::vector<std::vector<std::string>> lines = {
       {"what", "ours", "unit", "peer", "", "ratio", "target", ""}};
   for (const Row& row : rows_) {
@@ -68,8 +73,9 @@ std::string Table::Text(int rounds) const {
       width[i] = std::max(width[i], line[i].size());
     }
   }
-  std::string text =
-      absl::StrCat(name_, ", medians of ", rounds, " rounds in turn\n");
+  std::string text = absl::StrCat(
+      name_, ", medians of ", rounds_, " rounds in turn; ", idle_rounds_,
+      " of them began while the rest of the machine was idle\n");
   for (const auto& line : lines) {
     std::string out = " ";
     for (size_t i = 0; i < line.size(); ++i) {
@@ -84,7 +90,7 @@ std::string Table::Text(int rounds) const {
   return text;
 }
 
-std::string Table::Json(int rounds) const {
+std::string Table::Json() const {
   nlohmann::json rows = nlohmann::json::array();
   for (const Row& row : rows_) {
     const std::optional<bool> held = row.Held();
@@ -100,7 +106,10 @@ std::string Table::Json(int rounds) const {
          {"held", held.has_value() ? nlohmann::json(*held) : nlohmann::json()},
          {"note", row.note}});
   }
-  return nlohmann::json{{"bench", name_}, {"rounds", rounds}, {"rows", rows}}
+  return nlohmann::json{{"bench", name_},
+                        {"rounds", rounds_},
+                        {"idle_rounds", idle_rounds_},
+                        {"rows", rows}}
       .dump(2);
 }
 
@@ -126,9 +135,11 @@ double Quantile(std::vector<double> values, double share) {
 }
 
 absl::StatusOr<std::vector<double>> MediansInTurn(
-    int rounds, const std::vector<Measurement>& measurements) {
+    int rounds, const std::vector<Measurement>& measurements,
+    const std::function<void()>& before_turn) {
   std::vector<std::vector<double>> values(measurements.size());
   for (int round = -1; round < rounds; ++round) {
+    if (round >= 0) before_turn();
     for (size_t i = 0; i < measurements.size(); ++i) {
       absl::StatusOr<double> value = measurements[i].run();
       if (!value.ok()) return Annotate(value.status(), measurements[i].name);

@@ -37,16 +37,23 @@ class Table {
   void Add(Row row) { rows_.push_back(std::move(row)); }
   const std::vector<Row>& rows() const { return rows_; }
 
+  // How many rounds there were, and how many of them began while the rest of
+  // the machine was idle.
+  void SetRounds(int rounds, int idle_rounds);
+
   // For people: a line for each row.
-  std::string Text(int rounds) const;
-  // {"bench", "rounds", "rows": [{"what", "unit", "ours", "peer_name", "peer",
-  // "ratio", "at_most" or "at_least", "held", "note"}]}; null: not measured.
-  std::string Json(int rounds) const;
+  std::string Text() const;
+  // {"bench", "rounds", "idle_rounds", "rows": [{"what", "unit", "ours",
+  // "peer_name", "peer", "ratio", "at_most", "at_least", "held", "note"}]};
+  // null: not measured, no target.
+  std::string Json() const;
   // Every row that has a target holds it.
   bool Held() const;
 
  private:
   const std::string name_;
+  int rounds_ = 0;
+  int idle_rounds_ = 0;
   std::vector<Row> rows_;
 };
 
@@ -63,8 +70,10 @@ struct Measurement {
 // Runs all measurements in turn (A, B, C, A, B, C, ...), `rounds` times after
 // one turn that does not count, and returns the median of each. In turn,
 // because what else the machine does changes from second to second.
+// before_turn: is called before each that counts.
 absl::StatusOr<std::vector<double>> MediansInTurn(
-    int rounds, const std::vector<Measurement>& measurements);
+    int rounds, const std::vector<Measurement>& measurements,
+    const std::function<void()>& before_turn = [] {});
 
 }  // namespace miniray::bench
 

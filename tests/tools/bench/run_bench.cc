@@ -11,7 +11,7 @@ nlohmann::json RunBench(const std::string& name,
   ProcessTree tree;
   std::vector<std::string> argv = {BuiltProgram("tools/bench/" + name)};
   argv.insert(argv.end(), flags.begin(), flags.end());
-  argv.push_back("--json");
+  argv.insert(argv.end(), {"--rounds=1", "--wait_idle=0", "--json"});
   const RunResult result = tree.Run(argv);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(tree.WaitForCount(0));

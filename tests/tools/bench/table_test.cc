@@ -51,9 +51,11 @@ TEST(TableTest, SaysInBothFormsWhatWasMissed) {
              .peer = 2,
              .at_most = 1});
   EXPECT_FALSE(table.Held());
-  EXPECT_THAT(table.Text(5), HasSubstr("MISSED"));
-  const auto json = nlohmann::json::parse(table.Json(5));
+  table.SetRounds(5, 3);
+  EXPECT_THAT(table.Text(), HasSubstr("MISSED"));
+  const auto json = nlohmann::json::parse(table.Json());
   EXPECT_EQ(json["rounds"], 5);
+  EXPECT_EQ(json["idle_rounds"], 3);
   EXPECT_EQ(json["rows"][0]["held"], true);
   EXPECT_TRUE(json["rows"][0]["ratio"].is_null());
   EXPECT_EQ(json["rows"][1]["held"], false);
