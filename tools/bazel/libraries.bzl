@@ -147,4 +147,11 @@ def system_libraries():
         pkg_config = ["nlohmann_json"],
         title = "nlohmann-json",
     )
+    # Headers alone: LibTorch's library brings its own use of it.
+    system_library(
+        name = "gloo",
+        deb = "libgloo-dev",
+        headers = ["gloo/context.h"],
+        title = "Gloo",
+    )
     libtorch(name = "torch")

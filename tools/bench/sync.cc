@@ -1,0 +1,193 @@
+// Measures a synchronisation of weights through the parameter server, against
+// Gloo's all-reduce and the memory work that no way can do without.
+//
+//   bazel-bin/tools/bench/sync [--mb=N] [--rounds=N] [--json] [--check]
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ps/parameter_server.h"
+#include "runtime/api/miniray.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/node_memory.h"
+#include "tools/bench/peers/gloo.h"
+#include "tools/bench/peers/open_mpi.h"
+#include "tools/bench/peers/sync_floor.h"
+#include "tools/bench/sync_worker.h"
+
+ABSL_FLAG(int, mb, 100, "Megabytes of a worker's weights.");
+
+namespace miniray::bench {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Measures how long workers with 100 MB of weights each take to be averaged.
+
+  sync [FLAGS]
+
+Ours: SyncFromWorkers of the parameter server, until the modules of all workers
+hold the mean (which is checked). Its peers: an all-reduce of the same size over
+Gloo through LibTorch's c10d, and over Open MPI. The floor: weights that already
+lie in shared memory are averaged by two threads, then copied into each worker's
+own memory.
+
+Extra memory: the most that all processes of the node use during the first
+synchronisations, less what they used before.
+
+  --mb=N       megabytes (10^6 bytes) of a worker's weights (default 100))";
+
+// What the processes need besides weights: stacks, messages, tables.
+constexpr double kMemoryTolerance = 1.05;
+constexpr int kMemorySyncs = 5;
+
+int64_t Bytes() { return int64_t{absl::GetFlag(FLAGS_mb)} * 1000000; }
+
+// A parameter server and its workers.
+class Team {
+ public:
+  static absl::StatusOr<std::unique_ptr<Team>> Start(const Cluster& cluster,
+                                                     int size) {
+    auto team = std::make_unique<Team>();
+    MR_ASSIGN_OR_RETURN(team->server_, ps::CreateParameterServer(cluster));
+    for (int i = 0; i < size; ++i) {
+      MR_ASSIGN_OR_RETURN(ActorHandle<SyncWorker> worker,
+                          cluster.CreateActor<SyncWorker>({}, Bytes()));
+      team->handles_.push_back(worker);
+      team->workers_.push_back(std::move(worker));
+    }
+    MR_RETURN_IF_ERROR(team->server_.WaitReady());
+    MR_RETURN_IF_ERROR(team->Fill());
+    return team;
+  }
+
+  // Seconds; checks what came of it, and gives the workers new weights.
+  absl::StatusOr<double> Sync() {
+    const absl::Time start = absl::Now();
+    MR_RETURN_IF_ERROR(
+        server_.Call<&ps::ParameterServer::SyncFromWorkers>(handles_)
+            .Get()
+            .status());
+    const double seconds = SecondsSince(start);
+    std::vector<ObjectRef<void>> checks;
+    for (const auto& worker : workers_) {
+      checks.push_back(worker.Call<&SyncWorker::Check>(Size(), round_));
+    }
+    MR_RETURN_IF_ERROR(GetAll(checks));
+    MR_RETURN_IF_ERROR(Fill());
+    return seconds;
+  }
+
+ private:
+  int Size() const { return static_cast<int>(workers_.size()); }
+
+  absl::Status Fill() {
+    ++round_;
+    std::vector<ObjectRef<void>> fills;
+    for (int i = 0; i < Size(); ++i) {
+      fills.push_back(
+          workers_[static_cast<size_t>(i)].Call<&SyncWorker::Fill>(i, round_));
+    }
+    return GetAll(fills);
+  }
+
+  int round_ = 0;
+  ActorHandle<ps::ParameterServer> server_;
+  std::vector<ActorHandle<SyncWorker>> workers_;
+  std::vector<AnyActorHandle> handles_;
+};
+
+// Bytes beyond what the node used before the first synchronisation.
+absl::StatusOr<int64_t> ExtraMemory(Team* team) {
+  const int64_t before = TreeMemory({});
+  MR_ASSIGN_OR_RETURN(const int64_t peak,
+                      PeakTreeMemory({}, [&]() -> absl::Status {
+                        for (int i = 0; i < kMemorySyncs; ++i) {
+                          MR_RETURN_IF_ERROR(team->Sync().status());
+                        }
+                        return absl::OkStatus();
+                      }));
+  return peak - before;
+}
+
+absl::Status Measure(Table* table) {
+  const int64_t bytes = Bytes();
+  MR_ASSIGN_OR_RETURN(const Cluster cluster,
+                      Cluster::Connect({.embedded_num_cpus = 8}));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> four,
+                      Team::Start(cluster, 4));
+  // Before the peers are there.
+  MR_ASSIGN_OR_RETURN(const int64_t extra, ExtraMemory(four.get()));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> two, Team::Start(cluster, 2));
+  MR_ASSIGN_OR_RETURN(const auto gloo_four, GlooGroup::Start(4, bytes));
+  MR_ASSIGN_OR_RETURN(const auto gloo_two, GlooGroup::Start(2, bytes));
+  MR_ASSIGN_OR_RETURN(const auto floor_four, SyncFloor::Start(4, bytes));
+  MR_ASSIGN_OR_RETURN(const auto floor_two, SyncFloor::Start(2, bytes));
+  const bool mpi = HasOpenMpi();
+
+  std::vector<Measurement> measurements = {
+      {"4 workers", [&] { return four->Sync(); }},
+      {"Gloo, 4 ranks", [&] { return gloo_four->AllReduce(); }},
+      {"floor, 4 workers", [&] { return floor_four->Sync(); }},
+      {"2 workers", [&] { return two->Sync(); }},
+      {"Gloo, 2 ranks", [&] { return gloo_two->AllReduce(); }},
+      {"floor, 2 workers", [&] { return floor_two->Sync(); }},
+  };
+  if (mpi) {
+    measurements.push_back(
+        {"Open MPI, 4 ranks", [&] { return OpenMpiAllReduce(4, bytes); }});
+    measurements.push_back(
+        {"Open MPI, 2 ranks", [&] { return OpenMpiAllReduce(2, bytes); }});
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<double> medians,
+                      MeasureInTurn(measurements, table));
+  auto add = [&](const std::string& what, size_t ours, const std::string& name,
+                 std::optional<size_t> peer, std::optional<double> at_most) {
+    Row row{.what = what,
+            .unit = "ms",
+            .ours = medians[ours] * 1e3,
+            .peer_name = name,
+            .at_most = at_most};
+    if (peer.has_value()) row.peer = medians[*peer] * 1e3;
+    table->Add(std::move(row));
+  };
+  const std::string mpi_name = mpi ? "Open MPI all-reduce" : kNoOpenMpi;
+  using Index = std::optional<size_t>;
+  add("sync, 4 workers", 0, "Gloo all-reduce, 4 processes", 1, 0.25);
+  add("sync, 4 workers", 0, "memory work alone", 2, 1.4);
+  add("sync, 4 workers", 0, mpi_name, mpi ? Index(6) : Index(), {});
+  add("sync, 2 workers", 3, "Gloo all-reduce, 2 processes", 4, 0.35);
+  add("sync, 2 workers", 3, "memory work alone", 5, {});
+  add("sync, 2 workers", 3, mpi_name, mpi ? Index(7) : Index(), {});
+  table->Add({.what = "extra memory of a sync, 4 workers",
+              .unit = "MB",
+              .ours = static_cast<double>(extra) / 1e6,
+              .peer_name = "one model",
+              .peer = static_cast<double>(bytes) / 1e6,
+              .note = "5 % for all that is no weights",
+              .at_most = kMemoryTolerance});
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace miniray::bench
+
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  namespace bench = miniray::bench;
+  return bench::Main(
+      argc, argv,
+      {.name = "sync",
+       .help = bench::kHelp,
+       .measure = bench::Measure,
+       .roles = {{bench::kGlooRole, bench::ServeGlooRank},
+                 {bench::kSyncFloorRole, bench::ServeSyncFloor},
+                 {bench::kOpenMpiRole, bench::ServeOpenMpiRank}}});
+}
