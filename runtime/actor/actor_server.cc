@@ -16,6 +16,8 @@
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
+#include "runtime/shm/borrowed_memory.h"
+#include "runtime/shm/segment.h"
 
 namespace miniray {
 namespace internal {
@@ -122,9 +124,12 @@ class Service : public v1::ActorService::WithCallbackMethod_FetchObject<
       return new RefusedStream(
           absl::InvalidArgumentError("the stream names no session"));
     }
+    const absl::StatusOr<SegmentName> probe =
+        SegmentName::Parse(Metadata(context, kSharedMemoryKey));
+    const bool reads_memory = probe.ok() && BorrowedMemory::CanRead(*probe);
     std::shared_ptr<CallStream> stream;
-    const bool attached =
-        actor->Attach(caller, [&](std::shared_ptr<CallSession> session) {
+    const bool attached = actor->Attach(
+        caller, reads_memory, [&](std::shared_ptr<CallSession> session) {
           stream = CallStream::Make(
               context, std::move(session), [actor](CallStream* ended) {
                 actor->OnStreamEnded(ended->session(), ended);

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/shm/shared_bytes.h"
+#include "runtime/shm/shared_memory.h"
 
 namespace miniray {
 namespace internal {
@@ -30,25 +32,34 @@ constexpr uint64_t kFrameBytes = 1 << 20;
 
 }  // namespace
 
-void CallSession::Attach(std::shared_ptr<SessionStream> stream, bool known) {
+void CallSession::Attach(std::shared_ptr<SessionStream> stream, bool known,
+                         bool reads_memory) {
+  SessionMessage message;
+  message.known = known;
+  message.reads_memory = reads_memory;
+  if (const Segment* probe = SharedMemory::Get().probe(); probe != nullptr) {
+    message.shared_memory = probe->name().ToString();
+  }
   absl::MutexLock lock(&mu_);
   if (stream_ != nullptr) stream_->Cancel();
   stream_ = std::move(stream);
   writing_ = false;
   outbox_.clear();
-  outbox_.push_back(EncodeSession({known, last_call_id_}));
+  message.last_call_id = last_call_id_;
+  outbox_.push_back(EncodeSession(message));
   std::vector<uint64_t> ids;
   for (const auto& [id, reply] : replies_) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
-  for (const uint64_t id : ids) outbox_.push_back(replies_[id]);
-  outbox_bytes_ = reply_bytes_ + outbox_.front().size();
+  for (const uint64_t id : ids) outbox_.push_back(replies_[id].bytes);
+  outbox_bytes_ = 0;
+  for (const absl::Cord& item : outbox_) outbox_bytes_ += item.size();
   reading_ = true;
   stream_->Read();
   WriteMore();
 }
 
 void CallSession::OnFrame(SessionStream* from, const absl::Cord& bytes) {
-  absl::StatusOr<CallFrame> frame = DecodeCallFrame(bytes);
+  absl::StatusOr<CallFrame> frame = DecodeCallFrame(bytes, &DecodeSharedBytes);
   absl::MutexLock lock(&mu_);
   if (from != stream_.get()) return;
   reading_ = false;
@@ -60,6 +71,7 @@ void CallSession::OnFrame(SessionStream* from, const absl::Cord& bytes) {
 }
 
 absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
+  if (frame.reads_memory) shares_replies_.store(true);
   for (const uint64_t id : frame.acknowledged) {
     auto it = replies_.find(id);
     if (it == replies_.end()) continue;
@@ -67,6 +79,7 @@ absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
     replies_.erase(it);
   }
   for (const std::string& id : frame.released) owner_->OnReleased(id);
+  // Shared arguments are not in the frame, but take memory all the same.
   const uint64_t each = bytes / std::max<size_t>(frame.calls.size(), 1);
   const int64_t now = absl::GetCurrentTimeNanos() / 1000;
   CallQueue* queue = nullptr;
@@ -91,6 +104,9 @@ absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
     }
     last_call_id_ = id;
     absl::StatusOr<CallQueue*> next = owner_->QueueFor(message);
+    if (!message.broken.ok()) {
+      next = Annotate(message.broken, "the arguments could not be read");
+    }
     if (closing_.has_value() || !next.ok()) {
       Refuse(id, closing_.has_value() ? *closing_ : next.status());
       continue;
@@ -99,11 +115,14 @@ absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
     queue = *next;
     auto call = std::make_unique<QueuedCall>();
     call->session = shared_from_this();
-    call->message = std::move(message);
     call->bytes = each;
+    for (const absl::Cord& arg : message.args) {
+      call->bytes = std::max<uint64_t>(call->bytes, arg.size());
+    }
+    call->message = std::move(message);
     call->arrival_unix_us = now;
     pending_.emplace(id, call.get());
-    pending_bytes_ += each;
+    pending_bytes_ += call->bytes;
     calls.push_back(std::move(call));
   }
   push();
@@ -129,25 +148,36 @@ void CallSession::Refuse(uint64_t call_id, absl::Status status) {
   ReplyMessage reply;
   reply.call_id = call_id;
   reply.status = std::move(status);
-  AddReply(call_id, EncodeReply(reply));
+  AddReply(call_id, {EncodeReply(reply), {}});
 }
 
 void CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
-  absl::Cord bytes = EncodeReply(reply);
+  KeptReply kept;
+  if (reply.status.ok() && reply.result.size() >= kMinSharedBytes &&
+      shares_replies_.load()) {
+    kept.result = MoveToSharedMemory(reply.result);
+    const absl::Cord shared = EncodeSharedBytes(kept.result);
+    if (shared.empty()) {
+      kept.result.Clear();
+    } else {
+      kept.bytes = EncodeReply(reply, shared);
+    }
+  }
+  if (kept.bytes.empty()) kept.bytes = EncodeReply(reply);
   absl::MutexLock lock(&mu_);
   if (pending_.erase(call.message.call_id) > 0) pending_bytes_ -= call.bytes;
-  AddReply(call.message.call_id, std::move(bytes));
+  AddReply(call.message.call_id, std::move(kept));
   UpdateStalled();
   WriteMore();
   ReadMore();
 }
 
-void CallSession::AddReply(uint64_t call_id, absl::Cord reply) {
+void CallSession::AddReply(uint64_t call_id, KeptReply reply) {
   if (abandoned_) return;
   reply_bytes_ += reply.size();
   if (stream_ != nullptr) {
-    outbox_bytes_ += reply.size();
-    outbox_.push_back(reply);
+    outbox_bytes_ += reply.bytes.size();
+    outbox_.push_back(reply.bytes);
   }
   replies_.insert_or_assign(call_id, std::move(reply));
 }

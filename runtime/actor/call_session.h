@@ -65,8 +65,9 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
 
   // From now on `stream` carries the session; the one before is cancelled.
   // Sends what the session knows, then all replies that were not acknowledged.
-  void Attach(std::shared_ptr<SessionStream> stream, bool known)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // reads_memory: this process can read the caller's shared memory.
+  void Attach(std::shared_ptr<SessionStream> stream, bool known,
+              bool reads_memory = false) ABSL_LOCKS_EXCLUDED(mu_);
 
   // From the stream. Those of one that was superseded have no effect.
   void OnFrame(SessionStream* from, const absl::Cord& bytes)
@@ -102,7 +103,12 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   void CancelCall(uint64_t call_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Refuse(uint64_t call_id, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddReply(uint64_t call_id, absl::Cord reply)
+  struct KeptReply {
+    absl::Cord bytes;   // With their tag.
+    absl::Cord result;  // What they share.
+    uint64_t size() const { return bytes.size() + result.size(); }
+  };
+  void AddReply(uint64_t call_id, KeptReply reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReadMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -111,6 +117,7 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   const std::string caller_;
   SessionOwner* const owner_;
   std::atomic<bool> stalled_ = false;
+  std::atomic<bool> shares_replies_ = false;  // The caller reads our memory.
 
   mutable absl::Mutex mu_;
   std::shared_ptr<SessionStream> stream_ ABSL_GUARDED_BY(mu_);
@@ -122,8 +129,8 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   // Calls without a reply.
   absl::flat_hash_map<uint64_t, QueuedCall*> pending_ ABSL_GUARDED_BY(mu_);
   uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  // Not acknowledged, with their tags.
-  absl::flat_hash_map<uint64_t, absl::Cord> replies_ ABSL_GUARDED_BY(mu_);
+  // Not acknowledged.
+  absl::flat_hash_map<uint64_t, KeptReply> replies_ ABSL_GUARDED_BY(mu_);
   uint64_t reply_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   // What the present stream is still to carry.
   std::deque<absl::Cord> outbox_ ABSL_GUARDED_BY(mu_);

@@ -411,7 +411,7 @@ void HostedActor::Emit(v1::ActorEvent event) {
   on_event_(std::move(event));
 }
 
-bool HostedActor::Attach(const std::string& caller,
+bool HostedActor::Attach(const std::string& caller, bool reads_memory,
                          const std::function<std::shared_ptr<SessionStream>(
                              std::shared_ptr<CallSession>)>& make_stream) {
   absl::MutexLock lock(&sessions_mu_);
@@ -426,7 +426,8 @@ bool HostedActor::Attach(const std::string& caller,
   }
   it->second.detached = absl::InfiniteFuture();
   ++num_streams_;
-  it->second.session->Attach(make_stream(it->second.session), known);
+  it->second.session->Attach(make_stream(it->second.session), known,
+                             reads_memory);
   return true;
 }
 

@@ -54,7 +54,8 @@ class HostedActor : public SessionOwner,
   int32_t incarnation() const { return host_.incarnation(); }
 
   // A new stream of the caller's session. False: too many sessions.
-  bool Attach(const std::string& caller,
+  // reads_memory: see CallSession::Attach.
+  bool Attach(const std::string& caller, bool reads_memory,
               const std::function<std::shared_ptr<SessionStream>(
                   std::shared_ptr<CallSession>)>& make_stream);
   // Its session may be forgotten some time after its last stream.

@@ -9,6 +9,8 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/shm/borrowed_memory.h"
+#include "runtime/shm/shared_memory.h"
 #include "runtime/wire/call_messages.h"
 
 namespace miniray {
@@ -154,6 +156,9 @@ void ActorConnection::Connect() {
       {kIncarnationKey, absl::StrCat(incarnation_)},
       {kCallerKey, session_id_}};
   if (established_) metadata.emplace_back(kResumeKey, "1");
+  if (const Segment* probe = SharedMemory::Get().probe(); probe != nullptr) {
+    metadata.emplace_back(kSharedMemoryKey, probe->name().ToString());
+  }
   stream_ = ActorStream::Start(shared_from_this(),
                                options_.channels->Get(info_.address()),
                                options_.token, metadata);
@@ -219,6 +224,10 @@ void ActorConnection::OnSession(const SessionMessage& session,
                                 Outcomes* outcomes) {
   state_ = State::kConnected;
   connected_at_ = absl::Now();
+  shares_calls_ = session.reads_memory;
+  const absl::StatusOr<SegmentName> probe =
+      SegmentName::Parse(session.shared_memory);
+  tell_reads_memory_ = probe.ok() && BorrowedMemory::CanRead(*probe);
   if (established_ && !session.known) {
     const std::string id = session_id_;
     EndSession(absl::UnavailableError(

@@ -187,6 +187,8 @@ class ActorConnection : public CallOwner,
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kIdle;
   std::atomic<bool> dead_ = false;  // state_ is kDead.
+  // The actor reads this process's memory.
+  std::atomic<bool> shares_calls_ = false;
   // Grows with every step: a lookup or pause of an earlier one is void.
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status death_ ABSL_GUARDED_BY(mu_);
@@ -202,6 +204,8 @@ class ActorConnection : public CallOwner,
   std::deque<PendingCall> unsent_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, PendingCall> sent_ ABSL_GUARDED_BY(mu_);
   uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // The actor is to know that this process reads its memory.
+  bool tell_reads_memory_ ABSL_GUARDED_BY(mu_) = false;
   // To go with the next frame.
   std::vector<uint64_t> acknowledged_ ABSL_GUARDED_BY(mu_);
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -11,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/client/actor_connection.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/shm/shared_bytes.h"
 #include "runtime/wire/call_messages.h"
 
 namespace miniray {
@@ -61,6 +62,10 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   } else {
     call.draft = std::make_unique<Draft>(
         Draft{std::move(message), std::move(request.refs)});
+  }
+  // Outside the lock: this copies.
+  if (shares_calls_ && call.body.size() >= kMinSharedBytes) {
+    call.body = MoveToSharedMemory(std::move(call.body));
   }
   call.retries_left = request.max_retries;
   call.patient = request.max_retries != 0;
@@ -203,7 +208,10 @@ absl::Cord ActorConnection::NextFrame() {
           frame.size() + unsent_.front().body.size() <= kFrameBytes)) {
     PendingCall& call = unsent_.front();
     const uint64_t id = next_call_id_++;
-    AppendCall(id, call.body, &frame);
+    AppendCall(id, call.body, &frame,
+               shares_calls_ && call.body.size() >= kMinSharedBytes
+                   ? EncodeSharedBytes(call.body)
+                   : absl::Cord());
     call.sent = now;
     sent_.emplace(id, std::move(call));
     unsent_.pop_front();
@@ -215,6 +223,7 @@ absl::Cord ActorConnection::NextFrame() {
     acknowledged_.clear();
     acknowledged_bytes_ = 0;
   }
+  if (std::exchange(tell_reads_memory_, false)) AppendReadsMemory(&frame);
   AppendCancelled(cancelled_, &frame);
   cancelled_.clear();
   for (std::string& id : released_) {
@@ -229,7 +238,8 @@ absl::Cord ActorConnection::NextFrame() {
 }
 
 void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
-  absl::StatusOr<ReplyFrame> frame = DecodeReplyFrame(bytes);
+  absl::StatusOr<ReplyFrame> frame =
+      DecodeReplyFrame(bytes, &DecodeSharedBytes);
   if (!frame.ok()) {
     LOG(ERROR) << actor_.ToString()
                << " sent a malformed reply: " << frame.status();

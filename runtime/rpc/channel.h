@@ -26,6 +26,7 @@ inline constexpr char kActorKey[] = "miniray-actor";
 inline constexpr char kIncarnationKey[] = "miniray-incarnation";
 inline constexpr char kCallerKey[] = "miniray-caller";
 inline constexpr char kResumeKey[] = "miniray-resume";
+inline constexpr char kSharedMemoryKey[] = "miniray-shared-memory";
 
 // Returns a channel to "HOST:PORT" with its own connection, keep-alive pings (a
 // peer that vanished is noticed within 20 s even when idle), quick reconnects

@@ -5,8 +5,12 @@
 #include <limits>
 
 #include "ATen/ops/empty.h"
+#include "ATen/ops/from_blob.h"
 #include "c10/core/ScalarType.h"
 #include "proto/tensor.pb.h"
+#include "runtime/shm/borrowed_memory.h"
+#include "runtime/shm/shared_bytes.h"
+#include "runtime/shm/shared_memory.h"
 
 namespace miniray {
 namespace {
@@ -20,6 +24,9 @@ constexpr int kDataField = 15;
 
 // More dimensions than any model has; bounds what a hostile message can ask.
 constexpr size_t kMaxDimensions = 64;
+
+// Of the elements of every type.
+constexpr uintptr_t kAlignment = 16;
 
 struct DTypePair {
   v1::DType wire;
@@ -54,6 +61,58 @@ absl::Cord ShareMemory(at::Tensor tensor) {
       bytes, [tensor = std::move(tensor)](absl::string_view) {});
 }
 
+// Below this, copying is cheaper than anything else.
+constexpr size_t kMinAdopted = 16 << 10;
+
+// A copy, row-major and on the CPU, in shared memory if there is some.
+absl::Cord CopyBytes(const at::Tensor& tensor) {
+  const at::Tensor resolved = tensor.resolve_conj().resolve_neg();
+  std::shared_ptr<SharedBlock> block;
+  if (resolved.nbytes() >= kMinSharedBytes) {
+    block = SharedMemory::Get().Allocate(resolved.nbytes());
+  }
+  if (block == nullptr) {
+    return ShareMemory(resolved.cpu().clone(at::MemoryFormat::Contiguous));
+  }
+  if (resolved.is_contiguous() && resolved.device().is_cpu()) {
+    CopyPastCache(block->data(), static_cast<const char*>(resolved.data_ptr()),
+                  resolved.nbytes());
+  } else {
+    at::from_blob(block->data(), resolved.sizes(),
+                  resolved.options().device(at::kCPU))
+        .copy_(resolved);
+  }
+  const absl::string_view bytes(block->data(), resolved.nbytes());
+  return absl::MakeCordFromExternal(bytes, [block = std::move(block)] {});
+}
+
+// A tensor on memory that `data` holds, or that begins as it does; undefined
+// where only a copy will do.
+at::Tensor Adopt(const absl::Cord& data, const std::vector<int64_t>& shape,
+                 c10::ScalarType dtype) {
+  const absl::optional<absl::string_view> flat = data.TryFlat();
+  if (!flat.has_value() || flat->size() < kMinAdopted ||
+      reinterpret_cast<uintptr_t>(flat->data()) % kAlignment != 0) {
+    return {};
+  }
+  const auto options = at::TensorOptions().dtype(dtype);
+  // A bool must be made one first; see below.
+  if (internal::ReadOnlyScope::Active() && dtype != c10::ScalarType::Bool) {
+    return at::from_blob(
+        const_cast<char*>(flat->data()), shape, [data](void*) {}, options);
+  }
+  std::shared_ptr<char> memory = BorrowedMemory::Get().MapPrivate(*flat);
+  if (memory == nullptr) return {};
+  char* const address = memory.get();
+  return at::from_blob(
+      address, shape,
+      [lease = absl::Cord(data), memory = std::move(memory)](void*) mutable {
+        memory.reset();  // While the lease still holds.
+        lease.Clear();
+      },
+      options);
+}
+
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("malformed tensor: ", what));
 }
@@ -83,11 +142,14 @@ absl::Status Codec<at::Tensor>::Encode(const at::Tensor& tensor,
   try {
     // detach() would share the storage: whether a copy is needed is asked
     // first.
-    const bool alone = OwnsMemoryAlone(tensor);
-    at::Tensor dense = tensor.detach().cpu().contiguous().resolve_conj();
-    dense = dense.resolve_neg();
-    if (!alone && dense.is_alias_of(tensor)) dense = dense.clone();
-
+    const bool keep =
+        OwnsMemoryAlone(tensor) || internal::ReadOnlyScope::Active();
+    at::Tensor dense = tensor.detach();
+    absl::Cord bytes = keep && dense.device().is_cpu() &&
+                               dense.is_contiguous() && !dense.is_conj() &&
+                               !dense.is_neg()
+                           ? ShareMemory(dense)
+                           : CopyBytes(dense);
     WireWriter nested;
     nested.Varint(kDTypeField, dtype);
     if (dense.dim() > 0) {
@@ -101,7 +163,7 @@ absl::Status Codec<at::Tensor>::Encode(const at::Tensor& tensor,
       }
       nested.Bytes(kShapeField, absl::string_view(packed));
     }
-    nested.Bytes(kDataField, ShareMemory(std::move(dense)));
+    nested.Bytes(kDataField, std::move(bytes));
     out->Message(static_cast<int>(ValueKind::kTensor), std::move(nested));
   } catch (const std::exception& error) {  // c10::Error, out of memory
     return absl::ResourceExhaustedError(
@@ -162,17 +224,21 @@ absl::Status Codec<at::Tensor>::Decode(const ValueView& view, at::Tensor* out) {
                                   data.size(), " came"));
   }
   try {
-    at::Tensor tensor =
-        at::empty(shape, at::TensorOptions().dtype(found->torch));
-    auto* target = static_cast<char*>(tensor.data_ptr());
-    for (absl::string_view chunk : data.Chunks()) {
-      std::memcpy(target, chunk.data(), chunk.size());
-      target += chunk.size();
+    at::Tensor tensor = Adopt(data, shape, found->torch);
+    if (!tensor.defined()) {
+      tensor = at::empty(shape, at::TensorOptions().dtype(found->torch));
+      auto* target = static_cast<char*>(tensor.data_ptr());
+      for (absl::string_view chunk : data.Chunks()) {
+        std::memcpy(target, chunk.data(), chunk.size());
+        target += chunk.size();
+      }
     }
     if (found->torch == c10::ScalarType::Bool) {
       // Any other byte in a bool is undefined behaviour in whoever reads it.
       auto* bytes = static_cast<unsigned char*>(tensor.data_ptr());
-      for (uint64_t i = 0; i < data.size(); ++i) bytes[i] = bytes[i] != 0;
+      for (uint64_t i = 0; i < data.size(); ++i) {
+        if (bytes[i] > 1) bytes[i] = 1;
+      }
     }
     *out = std::move(tensor);
   } catch (const std::exception& error) {

@@ -8,7 +8,10 @@
 // call was made (or the method returned). Its memory is sent without a copy
 // only where nobody else holds it, as with a temporary; so
 // `Call<&A::Set>(std::move(t))` spares the copy that `Call<&A::Set>(t)` makes.
-// Gradients, requires_grad and strides do not travel.
+// Between processes of one machine a large tensor is copied into shared memory
+// once, and the receiver's is a view of that, whose pages are copied if they
+// are written to. ReadOnly<at::Tensor> (runtime/wire/codec.h) spares all
+// copies. Gradients, requires_grad and strides do not travel.
 
 #ifndef MINIRAY_RUNTIME_TENSOR_TENSOR_CODEC_H_
 #define MINIRAY_RUNTIME_TENSOR_TENSOR_CODEC_H_

@@ -14,13 +14,15 @@ using Type = WireField::Type;
 
 // CallFrame.calls and ReplyFrame.replies, and what else is in a frame.
 constexpr int kEntries = 1;
-constexpr int kAcknowledged = 2, kCancelled = 3, kReleased = 4, kSession = 2;
+constexpr int kAcknowledged = 2, kCancelled = 3, kReleased = 4, kReads = 5;
+constexpr int kSession = 2;
 // Call.
 constexpr int kCallId = 1, kMethod = 2, kArgs = 3, kGroup = 4, kKeep = 5;
+constexpr int kShared = 6;
 // Session.
-constexpr int kKnown = 1, kLastCallId = 2;
+constexpr int kKnown = 1, kLastCallId = 2, kMemory = 3, kSessionReads = 4;
 // Reply (call_id as in Call) and Status.
-constexpr int kStatus = 2, kResult = 3, kCode = 1, kText = 2;
+constexpr int kStatus = 2, kResult = 3, kSharedResult = 4, kCode = 1, kText = 2;
 
 absl::Status DecodeStatus(const absl::Cord& bytes, absl::Status* out) {
   WireReader reader(bytes);
@@ -43,9 +45,11 @@ absl::Status DecodeStatus(const absl::Cord& bytes, absl::Status* out) {
   return absl::OkStatus();
 }
 
-absl::Status DecodeEntry(const absl::Cord& bytes, CallMessage* call) {
+absl::Status DecodeEntry(const absl::Cord& bytes,
+                         SharedBytesDecoder decode_shared, CallMessage* call) {
   WireReader reader(bytes);
   WireField field;
+  absl::Cord shared;
   while (!reader.done()) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
     if (field.number == kCallId && field.type == Type::kVarint) {
@@ -58,12 +62,26 @@ absl::Status DecodeEntry(const absl::Cord& bytes, CallMessage* call) {
       absl::CopyCordToString(field.bytes, &call->concurrency_group);
     } else if (field.number == kKeep && field.type == Type::kVarint) {
       call->keep_result = field.scalar != 0;
+    } else if (field.number == kShared && field.type == Type::kBytes) {
+      shared = std::move(field.bytes);
     }
   }
+  if (shared.empty()) return absl::OkStatus();
+  const absl::StatusOr<absl::Cord> fields = decode_shared(shared);
+  if (!fields.ok()) {
+    call->broken = fields.status();
+    return absl::OkStatus();
+  }
+  const uint64_t call_id = call->call_id;
+  // Not once more: what is shared is no SharedBytes.
+  MR_RETURN_IF_ERROR(DecodeEntry(*fields, &RefuseSharedBytes, call));
+  call->call_id = call_id;
   return absl::OkStatus();
 }
 
-absl::Status DecodeEntry(const absl::Cord& bytes, ReplyMessage* reply) {
+absl::Status DecodeEntry(const absl::Cord& bytes,
+                         SharedBytesDecoder decode_shared,
+                         ReplyMessage* reply) {
   WireReader reader(bytes);
   WireField field;
   while (!reader.done()) {
@@ -74,6 +92,10 @@ absl::Status DecodeEntry(const absl::Cord& bytes, ReplyMessage* reply) {
       MR_RETURN_IF_ERROR(DecodeStatus(field.bytes, &reply->status));
     } else if (field.number == kResult && field.type == Type::kBytes) {
       reply->result = std::move(field.bytes);
+    } else if (field.number == kSharedResult && field.type == Type::kBytes) {
+      absl::StatusOr<absl::Cord> result = decode_shared(field.bytes);
+      reply->status = result.status();
+      if (result.ok()) reply->result = *std::move(result);
     }
   }
   return absl::OkStatus();
@@ -84,9 +106,14 @@ absl::Status DecodeSession(const absl::Cord& bytes, SessionMessage* session) {
   WireField field;
   while (!reader.done()) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
+    if (field.number == kMemory && field.type == Type::kBytes) {
+      absl::CopyCordToString(field.bytes, &session->shared_memory);
+    }
     if (field.type != Type::kVarint) continue;
     if (field.number == kKnown) session->known = field.scalar != 0;
     if (field.number == kLastCallId) session->last_call_id = field.scalar;
+    if (field.number == kSessionReads)
+      session->reads_memory = field.scalar != 0;
   }
   return absl::OkStatus();
 }
@@ -132,10 +159,15 @@ absl::Cord EncodeCallBody(const CallMessage& call) {
   return std::move(body).Take();
 }
 
-void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame) {
+void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame,
+                const absl::Cord& shared) {
   WireWriter entry;
   entry.Varint(kCallId, call_id);
-  entry.Raw(body);
+  if (shared.empty()) {
+    entry.Raw(body);
+  } else {
+    entry.Bytes(kShared, shared);
+  }
   frame->Message(kEntries, std::move(entry));
 }
 
@@ -151,16 +183,20 @@ void AppendReleased(absl::string_view object_id, WireWriter* frame) {
   frame->Bytes(kReleased, object_id);
 }
 
+void AppendReadsMemory(WireWriter* frame) { frame->Varint(kReads, 1); }
+
 absl::Cord EncodeCall(const CallMessage& call) {
   WireWriter frame;
   AppendCall(call.call_id, EncodeCallBody(call), &frame);
   return std::move(frame).Take();
 }
 
-absl::Cord EncodeReply(const ReplyMessage& reply) {
+absl::Cord EncodeReply(const ReplyMessage& reply, const absl::Cord& shared) {
   WireWriter entry;
   entry.Varint(kCallId, reply.call_id);
-  if (reply.status.ok()) {
+  if (reply.status.ok() && !shared.empty()) {
+    entry.Bytes(kSharedResult, shared);
+  } else if (reply.status.ok()) {
     entry.Bytes(kResult, reply.result);
   } else {
     WireWriter status;
@@ -176,12 +212,21 @@ absl::Cord EncodeSession(const SessionMessage& session) {
   WireWriter entry;
   if (session.known) entry.Varint(kKnown, 1);
   entry.Varint(kLastCallId, session.last_call_id);
+  if (!session.shared_memory.empty()) {
+    entry.Bytes(kMemory, absl::string_view(session.shared_memory));
+  }
+  if (session.reads_memory) entry.Varint(kSessionReads, 1);
   WireWriter frame;
   frame.Message(kSession, std::move(entry));
   return std::move(frame).Take();
 }
 
-absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& bytes) {
+absl::StatusOr<absl::Cord> RefuseSharedBytes(const absl::Cord&) {
+  return absl::FailedPreconditionError("shared memory is not expected here");
+}
+
+absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& bytes,
+                                          SharedBytesDecoder decode_shared) {
   CallFrame frame;
   WireReader reader(bytes);
   WireField field;
@@ -189,7 +234,8 @@ absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& bytes) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
     if (field.number == kEntries && field.type == Type::kBytes) {
       MR_RETURN_IF_ERROR(CheckCount(frame.calls.size()));
-      MR_RETURN_IF_ERROR(DecodeEntry(field.bytes, &frame.calls.emplace_back()));
+      MR_RETURN_IF_ERROR(
+          DecodeEntry(field.bytes, decode_shared, &frame.calls.emplace_back()));
     } else if (field.number == kAcknowledged) {
       MR_RETURN_IF_ERROR(DecodeIds(field, &frame.acknowledged));
     } else if (field.number == kCancelled) {
@@ -197,12 +243,15 @@ absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& bytes) {
     } else if (field.number == kReleased && field.type == Type::kBytes) {
       MR_RETURN_IF_ERROR(CheckCount(frame.released.size()));
       absl::CopyCordToString(field.bytes, &frame.released.emplace_back());
+    } else if (field.number == kReads && field.type == Type::kVarint) {
+      frame.reads_memory = field.scalar != 0;
     }
   }
   return frame;
 }
 
-absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& bytes) {
+absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& bytes,
+                                            SharedBytesDecoder decode_shared) {
   ReplyFrame frame;
   WireReader reader(bytes);
   WireField field;
@@ -211,8 +260,8 @@ absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& bytes) {
     if (field.type != Type::kBytes) continue;
     if (field.number == kEntries) {
       MR_RETURN_IF_ERROR(CheckCount(frame.replies.size()));
-      MR_RETURN_IF_ERROR(
-          DecodeEntry(field.bytes, &frame.replies.emplace_back()));
+      MR_RETURN_IF_ERROR(DecodeEntry(field.bytes, decode_shared,
+                                     &frame.replies.emplace_back()));
     } else if (field.number == kSession) {
       MR_RETURN_IF_ERROR(DecodeSession(field.bytes, &frame.session.emplace()));
     }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
@@ -24,6 +25,8 @@ struct CallMessage {
   std::vector<absl::Cord> args;  // Serialized Values.
   std::string concurrency_group;
   bool keep_result = false;
+  // Not OK: the call came, but what it says could not be read.
+  absl::Status broken;
 };
 
 struct CallFrame {
@@ -31,6 +34,7 @@ struct CallFrame {
   std::vector<uint64_t> acknowledged;
   std::vector<uint64_t> cancelled;
   std::vector<std::string> released;
+  bool reads_memory = false;
 };
 
 struct ReplyMessage {
@@ -42,6 +46,8 @@ struct ReplyMessage {
 struct SessionMessage {
   bool known = false;
   uint64_t last_call_id = 0;
+  std::string shared_memory;
+  bool reads_memory = false;
 };
 
 struct ReplyFrame {
@@ -52,25 +58,41 @@ struct ReplyFrame {
 // A Call without its id, which is known only when it is sent.
 absl::Cord EncodeCallBody(const CallMessage& call);
 
-// Appends one entry of CallFrame.calls to `frame`.
-void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame);
+// Appends one entry of CallFrame.calls to `frame`. `shared`, if not empty, is
+// the body as SharedBytes.
+void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame,
+                const absl::Cord& shared = {});
 void AppendAcknowledged(const std::vector<uint64_t>& ids, WireWriter* frame);
 void AppendCancelled(const std::vector<uint64_t>& ids, WireWriter* frame);
 void AppendReleased(absl::string_view object_id, WireWriter* frame);
+void AppendReadsMemory(WireWriter* frame);
 
 // One entry of CallFrame.calls (ReplyFrame.replies), with its tag: entries put
 // one after the other make a frame.
 absl::Cord EncodeCall(const CallMessage& call);
-absl::Cord EncodeReply(const ReplyMessage& reply);
+// `shared`, if not empty, is the result as SharedBytes.
+absl::Cord EncodeReply(const ReplyMessage& reply,
+                       const absl::Cord& shared = {});
 absl::Cord EncodeSession(const SessionMessage& session);
 
 // Entries of one kind that a frame may hold: what a receiver makes of an entry
 // is larger than the entry.
 inline constexpr size_t kMaxFrameEntries = 1 << 18;
 
-// Errors: INVALID_ARGUMENT, malformed, or too many entries.
-absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& frame);
-absl::StatusOr<ReplyFrame> DecodeReplyFrame(const absl::Cord& frame);
+// The bytes that a SharedBytes stands for.
+using SharedBytesDecoder =
+    absl::FunctionRef<absl::StatusOr<absl::Cord>(const absl::Cord&)>;
+// FAILED_PRECONDITION.
+absl::StatusOr<absl::Cord> RefuseSharedBytes(const absl::Cord& encoded);
+
+// Errors: INVALID_ARGUMENT, malformed, or too many entries. An entry whose
+// SharedBytes cannot be decoded is there, with that as its status.
+absl::StatusOr<CallFrame> DecodeCallFrame(
+    const absl::Cord& frame,
+    SharedBytesDecoder decode_shared = &RefuseSharedBytes);
+absl::StatusOr<ReplyFrame> DecodeReplyFrame(
+    const absl::Cord& frame,
+    SharedBytesDecoder decode_shared = &RefuseSharedBytes);
 
 }  // namespace internal
 }  // namespace miniray

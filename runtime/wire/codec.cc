@@ -11,6 +11,8 @@ constexpr int kMaxNesting = 100;
 
 }  // namespace
 
+constinit thread_local int ReadOnlyScope::depth_ = 0;
+
 constinit thread_local int Nesting::depth_ = 0;
 
 absl::Status Nesting::Check() {

@@ -2,9 +2,9 @@
 //
 // Supported here: bool, integers, enums, float and double, std::string,
 // absl::Cord, std::vector, std::array, std::pair, std::tuple, std::map,
-// std::unordered_map, std::optional, protobuf messages, and aggregates named
-// with MINIRAY_STRUCT. runtime/tensor/tensor_codec.h adds at::Tensor, and
-// runtime/api/actor_handle.h adds actor handles.
+// std::unordered_map, std::optional, ReadOnly, protobuf messages, and
+// aggregates named with MINIRAY_STRUCT. runtime/tensor/tensor_codec.h adds
+// at::Tensor, and runtime/api/actor_handle.h adds actor handles.
 //
 //   struct Options { int rank; double lr; };
 //   MINIRAY_STRUCT(Options, rank, lr);   // every member, in order
@@ -56,7 +56,32 @@ namespace miniray {
 template <class T>
 struct Codec;
 
+// A T whose large parts travel without being copied where the machine allows
+// it. It is T on the wire, so either side may use it alone.
+//
+// Who sends one sees to it that what it refers to does not change before the
+// receiver is done with it: a result, before its caller is; an argument, before
+// the call is. Who receives one does not write to it: the memory may be the
+// sender's own, and writing to it ends the process.
+template <class T>
+struct ReadOnly {
+  T value;
+};
+
 namespace internal {
+
+// Whether this thread encodes or decodes a ReadOnly.
+class ReadOnlyScope {
+ public:
+  ReadOnlyScope() { ++depth_; }
+  ~ReadOnlyScope() { --depth_; }
+  ReadOnlyScope(const ReadOnlyScope&) = delete;
+  ReadOnlyScope& operator=(const ReadOnlyScope&) = delete;
+  static bool Active() { return depth_ > 0; }
+
+ private:
+  static constinit thread_local int depth_;
+};
 
 template <class T>
 concept HasMembers = requires(T& value) {
@@ -247,6 +272,18 @@ template <>
 struct Codec<absl::Cord> {
   static absl::Status Encode(const absl::Cord& value, WireWriter* out);
   static absl::Status Decode(const ValueView& view, absl::Cord* out);
+};
+
+template <class T>
+struct Codec<ReadOnly<T>> {
+  static absl::Status Encode(const ReadOnly<T>& value, WireWriter* out) {
+    const internal::ReadOnlyScope scope;
+    return Codec<T>::Encode(value.value, out);
+  }
+  static absl::Status Decode(const ValueView& view, ReadOnly<T>* out) {
+    const internal::ReadOnlyScope scope;
+    return Codec<T>::Decode(view, &out->value);
+  }
 };
 
 template <class T>

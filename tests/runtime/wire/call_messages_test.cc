@@ -130,10 +130,11 @@ TEST(CallMessagesTest, WhatElseAFrameHoldsPassesBothWays) {
   EXPECT_THAT(frame->released, ElementsAre("object-1"));
 
   v1::ReplyFrame reply;
-  ASSERT_TRUE(reply.ParseFromString(std::string(EncodeSession({true, 300}))));
+  ASSERT_TRUE(reply.ParseFromString(
+      std::string(EncodeSession({.known = true, .last_call_id = 300}))));
   EXPECT_TRUE(reply.session().known());
   EXPECT_EQ(reply.session().last_call_id(), 300u);
-  const auto session = DecodeReplyFrame(EncodeSession({false, 0}));
+  const auto session = DecodeReplyFrame(EncodeSession({}));
   ASSERT_THAT(session, IsOk());
   ASSERT_TRUE(session->session.has_value());
   EXPECT_FALSE(session->session->known);

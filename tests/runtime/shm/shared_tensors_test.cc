@@ -1,0 +1,164 @@
+// Tensors between the processes of one machine: they arrive as they were sent,
+// whatever either side does with its own afterwards, and nothing is left of
+// them.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ATen/ops/arange.h"
+#include "ATen/ops/equal.h"
+#include "ATen/ops/full.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/shm/shared_memory.h"
+#include "runtime/tensor/tensor_codec.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray {
+namespace {
+
+constexpr int64_t kLarge = 1 << 20;  // Of floats: 4 MB.
+
+class Keeper {
+ public:
+  at::Tensor Make(double value) {
+    return at::full({kLarge}, value, at::kFloat);
+  }
+  at::Tensor Give() const { return kept_; }
+  ReadOnly<at::Tensor> Lend() const { return {kept_}; }
+  void Keep(at::Tensor tensor) { kept_ = std::move(tensor); }
+  void AddToKept(double value) { kept_.add_(value); }
+  double Sum(const at::Tensor& tensor) { return tensor.sum().item<double>(); }
+  double SumReadOnly(const ReadOnly<at::Tensor>& tensor) {
+    return tensor.value.sum().item<double>();
+  }
+  double KeptSum() const { return kept_.sum().item<double>(); }
+  int64_t Pid() const { return getpid(); }
+  std::vector<at::Tensor> Several() {
+    return {at::arange(kLarge), at::full({3}, 7), at::arange(kLarge / 4)};
+  }
+
+ private:
+  at::Tensor kept_;
+};
+MINIRAY_ACTOR(Keeper, Constructor<>, &Keeper::Make, &Keeper::Give,
+              &Keeper::Lend, &Keeper::Keep, &Keeper::AddToKept, &Keeper::Sum,
+              &Keeper::SumReadOnly, &Keeper::KeptSum, &Keeper::Pid,
+              &Keeper::Several);
+
+// Bytes of this machine's shared memory that the test's own process lends.
+uint64_t Lent() { return SharedMemory::Get().bytes(); }
+
+class SharedTensorsTest : public testing::Test {
+ protected:
+  ActorHandle<Keeper> MakeKeeper() {
+    auto keeper = cluster_.CreateActor<Keeper>({.resources = {.cpu = 0}});
+    EXPECT_THAT(keeper, IsOk());
+    EXPECT_THAT(keeper->WaitReady(), IsOk());
+    // The first call finds out that memory can be shared.
+    EXPECT_THAT(keeper->Call<&Keeper::Pid>().Get(), IsOk());
+    return *keeper;
+  }
+
+  TestCluster nodes_;
+  Cluster cluster_ = nodes_.Connect();
+};
+
+TEST_F(SharedTensorsTest, LargeArgumentsGoThroughSharedMemory) {
+  auto keeper = MakeKeeper();
+  const at::Tensor tensor = at::arange(kLarge).to(at::kFloat);
+  const auto sum = keeper.Call<&Keeper::Sum>(tensor).Get();
+  ASSERT_THAT(sum, IsOk());
+  EXPECT_EQ(*sum, tensor.sum().item<double>());
+  EXPECT_GE(Lent(), tensor.nbytes());
+  EXPECT_EQ(
+      *keeper.Call<&Keeper::SumReadOnly>(ReadOnly<at::Tensor>{tensor}).Get(),
+      *sum);
+}
+
+TEST_F(SharedTensorsTest, WhatEitherSideWritesStaysThere) {
+  auto keeper = MakeKeeper();
+  at::Tensor tensor = at::full({kLarge}, 1, at::kFloat);
+  ASSERT_THAT(keeper.Call<&Keeper::Keep>(tensor).Get(), IsOk());
+  tensor.fill_(5);
+  EXPECT_EQ(*keeper.Call<&Keeper::KeptSum>().Get(), kLarge);
+  ASSERT_THAT(keeper.Call<&Keeper::AddToKept>(2.0).Get(), IsOk());
+  EXPECT_EQ(tensor.sum().item<double>(), 5.0 * kLarge);
+  // Memory of the first message must not serve a second one while it is kept.
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(*keeper.Call<&Keeper::Sum>(tensor).Get(), 5.0 * kLarge);
+  }
+  EXPECT_EQ(*keeper.Call<&Keeper::KeptSum>().Get(), 3.0 * kLarge);
+
+  auto given = keeper.Call<&Keeper::Give>().Get();
+  ASSERT_THAT(given, IsOk());
+  given->zero_();
+  EXPECT_EQ(*keeper.Call<&Keeper::KeptSum>().Get(), 3.0 * kLarge);
+  ASSERT_THAT(keeper.Call<&Keeper::AddToKept>(1.0).Get(), IsOk());
+  EXPECT_EQ(given->sum().item<double>(), 0);
+}
+
+TEST_F(SharedTensorsTest, EachGetOfAResultHasItsOwnTensor) {
+  auto keeper = MakeKeeper();
+  auto ref = keeper.Call<&Keeper::Make>(3.0);
+  at::Tensor first = *ref.Get();
+  first.zero_();
+  EXPECT_EQ(ref.Get()->sum().item<double>(), 3.0 * kLarge);
+}
+
+TEST_F(SharedTensorsTest, ResultsOutliveTheirActor) {
+  auto keeper = MakeKeeper();
+  std::vector<at::Tensor> results;
+  for (int i = 0; i < 4; ++i) {
+    results.push_back(*keeper.Call<&Keeper::Make>(i).Get());
+  }
+  const auto several = keeper.Call<&Keeper::Several>().Get();
+  ASSERT_THAT(several, IsOk());
+  kill(static_cast<pid_t>(*keeper.Call<&Keeper::Pid>().Get()), SIGKILL);
+  ASSERT_TRUE(
+      Eventually([&] { return !keeper.Call<&Keeper::Pid>().Get().ok(); }));
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(results[i].sum().item<double>(), static_cast<double>(i) * kLarge);
+  }
+  EXPECT_TRUE(at::equal((*several)[0], at::arange(kLarge)));
+  EXPECT_TRUE(at::equal((*several)[1], at::full({3}, 7)));
+  EXPECT_TRUE(at::equal((*several)[2], at::arange(kLarge / 4)));
+}
+
+TEST_F(SharedTensorsTest, FromActorToActor) {
+  auto one = MakeKeeper();
+  auto two = MakeKeeper();
+  EXPECT_EQ(*two.Call<&Keeper::Sum>(one.Call<&Keeper::Make>(2.0)).Get(),
+            2.0 * kLarge);
+  ASSERT_THAT(one.Call<&Keeper::Keep>(at::full({kLarge}, 4, at::kFloat)).Get(),
+              IsOk());
+  const auto lent = one.Call<&Keeper::Lend>().Get();
+  ASSERT_THAT(lent, IsOk());
+  EXPECT_EQ(*two.Call<&Keeper::SumReadOnly>(*lent).Get(), 4.0 * kLarge);
+}
+
+TEST_F(SharedTensorsTest, MemoryIsUsedAgainAndBounded) {
+  auto keeper = MakeKeeper();
+  const at::Tensor tensor = at::full({kLarge}, 1, at::kFloat);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(*keeper.Call<&Keeper::Sum>(tensor).Get(), kLarge);
+  }
+  EXPECT_LE(Lent(), 6 * tensor.nbytes());
+  // More results than the pool may hold at once all come.
+  std::vector<ObjectRef<at::Tensor>> refs;
+  for (int i = 0; i < 100; ++i) refs.push_back(keeper.Call<&Keeper::Make>(i));
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(refs[i].Get()->sum().item<double>(),
+              static_cast<double>(i) * kLarge);
+  }
+}
+
+}  // namespace
+}  // namespace miniray
+
+TEST_CLUSTER_MAIN()
