@@ -157,6 +157,9 @@ absl::StatusOr<Cluster> ClusterOfActors(const v1::HostActor& host) {
     options.is_driver = false;
     options.job_id = host.spec().job_id();
     options.object_address = host.object_address();
+    // Of the first actor, if it is not alone: see ActorTable::OnExit.
+    options.object_owner =
+        absl::StrCat(host.spec().actor_id(), ".", host.incarnation());
     MR_ASSIGN_OR_RETURN(auto client, internal::Client::Connect(options));
     auto state = std::make_shared<Cluster::State>();
     state->client = std::move(client);

@@ -63,6 +63,7 @@ class ClientImpl : public Client {
     ObjectClient::Options objects;
     objects.token = options_.token;
     objects.job_id = options_.job_id;
+    objects.owner = options_.object_owner;
     objects.local_store = options_.object_address;
     objects.channels = channels_;
     objects.nodes = [this]() -> absl::StatusOr<std::vector<v1::NodeInfo>> {

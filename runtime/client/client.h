@@ -37,6 +37,8 @@ class Client : public ObjectFetcher,
     absl::Duration connect_timeout = absl::Seconds(10);
     // Actors: HOST:PORT of the object store of their node.
     std::string object_address;
+    // Actors: names the process, with which goes what it puts.
+    std::string object_owner;
     // How long an actor or the head may be out of reach before calls fail.
     absl::Duration reconnect_timeout = absl::Seconds(60);
   };

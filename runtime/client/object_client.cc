@@ -12,6 +12,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/objects/chunk_stream.h"
 #include "runtime/objects/memory_file.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -21,7 +22,11 @@ namespace miniray {
 namespace internal {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
+// A smaller value is sent: that takes no longer.
+constexpr size_t kMinHandedOver = 64 << 10;
+// How often a store is asked for the place of an object that leaves its memory
+// again before it is mapped.
+constexpr int kMapTries = 20;
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
 constexpr absl::Duration kFreePause = absl::Seconds(2);
 constexpr int kFreeTries = 3;
@@ -32,24 +37,27 @@ void SetDeadline(grpc::ClientContext* context, absl::Time deadline) {
   }
 }
 
+// True for the address of a store on this machine, as it seems.
+bool IsHere(const std::string& address) {
+  const absl::StatusOr<HostPort> store = ParseHostPort(address);
+  if (!store.ok()) return false;
+  const absl::StatusOr<std::string> local = LocalAddressTowards(*store);
+  return local.ok() && *local == store->host;
+}
+
 // Joins the chunks of one object without copying them.
-template <class Reader>
-absl::StatusOr<absl::Cord> Join(Reader* reader, grpc::ClientContext* context,
+absl::StatusOr<absl::Cord> Join(ChunkReader* reader,
+                                grpc::ClientContext* context,
                                 const v1::ObjectRefValue& object) {
   absl::Cord value;
-  v1::ObjectChunk chunk;
-  bool too_long = false;
-  while (reader->Read(&chunk)) {
-    value.Append(absl::Cord(std::move(*chunk.mutable_data())));
-    if (static_cast<int64_t>(value.size()) > object.size()) {
-      too_long = true;
-      context->TryCancel();
-      break;
-    }
+  Chunk chunk;
+  while (static_cast<int64_t>(value.size()) <= object.size() &&
+         reader->Read(&chunk)) {
+    value.Append(std::move(chunk.data));
   }
-  while (too_long && reader->Read(&chunk)) {
-  }
-  const absl::Status status = FromGrpcStatus(reader->Finish());
+  const bool too_long = static_cast<int64_t>(value.size()) > object.size();
+  if (too_long) context->TryCancel();
+  const absl::Status status = reader->Finish();
   if (too_long ||
       (status.ok() && static_cast<int64_t>(value.size()) != object.size())) {
     return absl::DataLossError(
@@ -143,27 +151,37 @@ absl::StatusOr<std::string> ObjectClient::FindStore() {
 absl::Status ObjectClient::Upload(const std::string& store,
                                   const std::string& id,
                                   const absl::Cord& value) {
+  if (value.size() >= kMinHandedOver && IsHere(store)) {
+    const absl::Status status = HandOver(store, id, value);
+    if (!absl::IsFailedPrecondition(status)) return status;
+  }
+  const std::shared_ptr<grpc::Channel> channel = options_.channels->Get(store);
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  Chunk first;
+  first.object_id = id;
+  first.job_id = options_.job_id;
+  first.owner = options_.owner;
+  return PutChunks(channel.get(), &context, std::move(first), value);
+}
+
+absl::Status ObjectClient::HandOver(const std::string& store,
+                                    const std::string& id,
+                                    const absl::Cord& value) {
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<MemoryFile> file,
+                      MemoryFile::Create(static_cast<int64_t>(value.size())));
+  MR_RETURN_IF_ERROR(file->Append(value));
+  MR_RETURN_IF_ERROR(file->Seal());
   auto stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
   grpc::ClientContext context;
   AddToken(&context, options_.token);
+  v1::AdoptObjectRequest request;
+  request.set_object_id(id);
+  request.set_job_id(options_.job_id);
+  request.set_owner(options_.owner);
+  *request.mutable_file() = file->shared();
   v1::PutObjectResponse response;
-  auto writer = stub->PutObject(&context, &response);
-  v1::ObjectChunk chunk;
-  chunk.set_object_id(id);
-  chunk.set_job_id(options_.job_id);
-  chunk.set_total_bytes(static_cast<int64_t>(value.size()));
-  size_t offset = 0;
-  do {
-    const size_t size = std::min(kChunkBytes, value.size() - offset);
-    absl::CopyCordToString(value.Subcord(offset, size), chunk.mutable_data());
-    if (!writer->Write(chunk)) break;
-    offset += size;
-    chunk.clear_object_id();
-    chunk.clear_job_id();
-    chunk.clear_total_bytes();
-  } while (offset < value.size());
-  writer->WritesDone();
-  return FromGrpcStatus(writer->Finish());
+  return FromGrpcStatus(stub->AdoptObject(&context, request, &response));
 }
 
 absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
@@ -178,7 +196,17 @@ absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
   }
   const absl::Time deadline = absl::Now() + timeout;
   if (object.store_address().empty()) return FetchFromActor(object, deadline);
-  if (!options_.local_store.empty()) return MapFromLocalStore(object, deadline);
+  std::string store = options_.local_store;
+  if (store.empty() && IsHere(object.store_address())) {
+    store = object.store_address();
+  }
+  if (!store.empty()) {
+    absl::StatusOr<absl::Cord> value = MapFromStore(store, object, deadline);
+    if (!absl::IsFailedPrecondition(value.status()) &&
+        !absl::IsResourceExhausted(value.status())) {
+      return value;
+    }
+  }
   return FetchFromStore(object, deadline);
 }
 
@@ -199,16 +227,17 @@ absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
                      info.ok() ? info->cause() : ""));
   }
   MR_RETURN_IF_ERROR(info.status());
-  auto stub =
-      v1::ActorService::NewStub(options_.channels->Get(info->address()));
+  const std::shared_ptr<grpc::Channel> channel =
+      options_.channels->Get(info->address());
   grpc::ClientContext context;
   AddToken(&context, options_.token);
   SetDeadline(&context, deadline);
   v1::FetchObjectRequest request;
   request.set_object_id(object.object_id());
   request.set_actor_id(object.actor().actor_id());
-  auto reader = stub->FetchObject(&context, request);
-  absl::StatusOr<absl::Cord> value = Join(reader.get(), &context, object);
+  ChunkReader reader(channel.get(), "/miniray.v1.ActorService/FetchObject",
+                     &context, request);
+  absl::StatusOr<absl::Cord> value = Join(&reader, &context, object);
   if (value.ok()) return value;
   return Annotate(value.status(),
                   absl::StrCat("fetch a result from the actor ", producer,
@@ -218,43 +247,54 @@ absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
 absl::StatusOr<absl::Cord> ObjectClient::FetchFromStore(
     const v1::ObjectRefValue& object, absl::Time deadline) {
   MR_RETURN_IF_ERROR(ParseHostPort(object.store_address()).status());
-  auto stub =
-      v1::ObjectStore::NewStub(options_.channels->Get(object.store_address()));
+  const std::shared_ptr<grpc::Channel> channel =
+      options_.channels->Get(object.store_address());
   grpc::ClientContext context;
   AddToken(&context, options_.token);
   SetDeadline(&context, deadline);
   v1::FetchObjectRequest request;
   request.set_object_id(object.object_id());
-  auto reader = stub->FetchObject(&context, request);
-  absl::StatusOr<absl::Cord> value = Join(reader.get(), &context, object);
+  ChunkReader reader(channel.get(), "/miniray.v1.ObjectStore/FetchObject",
+                     &context, request);
+  absl::StatusOr<absl::Cord> value = Join(&reader, &context, object);
   if (value.ok()) return value;
   return Annotate(value.status(),
                   absl::StrCat("fetch an object from the node's store at ",
                                object.store_address()));
 }
 
-absl::StatusOr<absl::Cord> ObjectClient::MapFromLocalStore(
-    const v1::ObjectRefValue& object, absl::Time deadline) {
-  auto stub =
-      v1::ObjectStore::NewStub(options_.channels->Get(options_.local_store));
-  grpc::ClientContext context;
-  AddToken(&context, options_.token);
-  SetDeadline(&context, deadline);
+absl::StatusOr<absl::Cord> ObjectClient::MapFromStore(
+    const std::string& store, const v1::ObjectRefValue& object,
+    absl::Time deadline) {
+  auto stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
   v1::LocateObjectRequest request;
   request.set_object_id(object.object_id());
   request.set_source_address(object.store_address());
   request.set_job_id(options_.job_id);
-  v1::LocateObjectResponse response;
-  MR_RETURN_IF_ERROR(
-      Annotate(FromGrpcStatus(stub->LocateObject(&context, request, &response)),
-               absl::StrCat("fetch an object to this node from ",
-                            object.store_address())));
-  if (response.size() != object.size()) {
-    return absl::DataLossError(
-        absl::StrCat("the object ", object.object_id(), " has ", object.size(),
-                     " bytes, but the node's store has ", response.size()));
+  request.set_machine(MachineId());
+  for (int tries = 1;; ++tries) {
+    grpc::ClientContext context;
+    AddToken(&context, options_.token);
+    SetDeadline(&context, deadline);
+    v1::LocateObjectResponse response;
+    MR_RETURN_IF_ERROR(Annotate(
+        FromGrpcStatus(stub->LocateObject(&context, request, &response)),
+        absl::StrCat(store == object.store_address()
+                         ? "fetch an object from the node's store at "
+                         : "fetch an object to this node from ",
+                     object.store_address())));
+    if (response.file().size() != object.size()) {
+      return absl::DataLossError(absl::StrCat(
+          "the object ", object.object_id(), " has ", object.size(),
+          " bytes, but the node's store has ", response.file().size()));
+    }
+    absl::StatusOr<absl::Cord> value = MapFile(response.file());
+    if (!absl::IsNotFound(value.status())) return value;
+    // It made way for others at this moment.
+    if (tries >= kMapTries) {
+      return absl::ResourceExhaustedError(value.status().message());
+    }
   }
-  return MapFile(response.path(), response.size());
 }
 
 void ObjectClient::Free(const std::string& store, const std::string& id,

@@ -28,6 +28,8 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   struct Options {
     std::string token;
     std::string job_id;
+    // This process, with which goes what it puts: see v1.ObjectChunk.
+    std::string owner;
     // HOST:PORT of the store of the node that this process belongs to; empty in
     // a driver, which looks for one.
     std::string local_store;
@@ -40,7 +42,7 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
 
   explicit ObjectClient(Options options) : options_(std::move(options)) {}
 
-  // Uploads a serialized Value once, to this machine's node if there is one.
+  // Hands a serialized Value over once, to this machine's node if there is one.
   // Returns a serialized Value that refers to it, and what frees the object
   // when its last copy is gone. Errors: UNAVAILABLE, no node.
   // RESOURCE_EXHAUSTED, the store is full.
@@ -60,12 +62,19 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   absl::StatusOr<std::string> FindStore() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Upload(const std::string& store, const std::string& id,
                       const absl::Cord& value);
+  // To a store on this machine: what is handed over is memory. Errors:
+  // FAILED_PRECONDITION, it is not on this machine.
+  absl::Status HandOver(const std::string& store, const std::string& id,
+                        const absl::Cord& value);
   absl::StatusOr<absl::Cord> FetchFromActor(const v1::ObjectRefValue& object,
                                             absl::Time deadline);
   absl::StatusOr<absl::Cord> FetchFromStore(const v1::ObjectRefValue& object,
                                             absl::Time deadline);
-  absl::StatusOr<absl::Cord> MapFromLocalStore(const v1::ObjectRefValue& object,
-                                               absl::Time deadline);
+  // Maps it from `store`, which is on this machine and brings it if need be.
+  // Errors: FAILED_PRECONDITION, it is not on this machine.
+  absl::StatusOr<absl::Cord> MapFromStore(const std::string& store,
+                                          const v1::ObjectRefValue& object,
+                                          absl::Time deadline);
   void Free(const std::string& store, const std::string& id, int tries);
   bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
 

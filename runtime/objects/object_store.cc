@@ -5,17 +5,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "absl/synchronization/notification.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/object.grpc.pb.h"
 #include "runtime/base/background.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/objects/chunk_stream.h"
+#include "runtime/objects/object_copier.h"
 #include "runtime/objects/object_table.h"
+#include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
@@ -23,11 +28,14 @@
 namespace miniray {
 namespace {
 
-constexpr int64_t kChunkBytes = 1 << 20;
 // Of one message: a chunk, with something to spare.
 constexpr int kMaxMessage = 4 << 20;
 constexpr int kMaxIdsPerMessage = 65536;
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
+constexpr absl::Duration kCheckTimeout = absl::Seconds(10);
+// Looks at copies without an answer of their source, until it counts as gone.
+constexpr int kMaxSilences = 3;
+constexpr absl::Duration kLook = absl::Milliseconds(500);
 
 int64_t DefaultMaxBytes() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
@@ -43,35 +51,48 @@ size_t MaxObjects() {
 
 class Service : public v1::ObjectStore::Service {
  public:
-  Service(std::string token, int64_t max_bytes)
-      : token_(std::move(token)), table_(max_bytes, MaxObjects()) {}
+  Service(std::string token, ObjectTable::Options table)
+      : token_(std::move(token)), table_(std::move(table)) {
+    enum { kPutObject = 0, kFetchObject = 2 };  // As in object.proto.
+    MarkMethodStreamed(kPutObject,
+                       NewChunkHandler([this](auto* context, auto* stream) {
+                         return Put(context, stream);
+                       }));
+    MarkMethodStreamed(kFetchObject,
+                       NewChunkHandler([this](auto* context, auto* stream) {
+                         return Fetch(context, stream);
+                       }));
+  }
 
-  void set_address(std::string address) { address_ = std::move(address); }
+  // Before the first call.
+  void Open(const std::string& address, absl::Duration peer_patience) {
+    address_ = address;
+    copier_ = std::make_unique<ObjectCopier>(
+        ObjectCopier::Options{.token = token_,
+                              .address = address,
+                              .peer_patience = peer_patience},
+        &table_);
+  }
+
   ObjectTable& table() { return table_; }
   int64_t fetched() const { return fetched_; }
   int64_t served() const { return served_; }
 
-  grpc::Status PutObject(grpc::ServerContext* context,
-                         grpc::ServerReader<v1::ObjectChunk>* reader,
-                         v1::PutObjectResponse*) override {
+  grpc::Status AdoptObject(grpc::ServerContext* context,
+                           const v1::AdoptObjectRequest* request,
+                           v1::PutObjectResponse*) override {
     if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
       return ToGrpcStatus(status);
     }
-    absl::Status status = Receive(
-        [reader](v1::ObjectChunk* chunk) { return reader->Read(chunk); },
-        /*id=*/"", /*job_id=*/"", /*is_copy=*/false);
-    // An earlier try got through.
-    if (absl::IsAlreadyExists(status)) status = absl::OkStatus();
-    return ToGrpcStatus(status);
-  }
-
-  grpc::Status FetchObject(
-      grpc::ServerContext* context, const v1::FetchObjectRequest* request,
-      grpc::ServerWriter<v1::ObjectChunk>* writer) override {
-    if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
-      return ToGrpcStatus(status);
-    }
-    return ToGrpcStatus(Send(*request, writer));
+    auto file = MemoryFile::Adopt(request->file());
+    if (!file.ok()) return ToGrpcStatus(file.status());
+    ObjectTable::Arrival arrival;
+    arrival.id = request->object_id();
+    arrival.job_id = request->job_id();
+    arrival.owner = request->owner();
+    arrival.total_bytes = (*file)->size();
+    return ToGrpcStatus(Once(table_.Adopt(std::move(arrival), *std::move(file),
+                                          UnlessCancelled(context))));
   }
 
   grpc::Status LocateObject(grpc::ServerContext* context,
@@ -80,17 +101,7 @@ class Service : public v1::ObjectStore::Service {
     if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
       return ToGrpcStatus(status);
     }
-    const std::string& id = request->object_id();
-    if (!table_.Await(id, [context] { return context->IsCancelled(); })) {
-      const absl::Status status = Bring(*request);
-      table_.Settle(id);
-      if (!status.ok()) return ToGrpcStatus(status);
-    }
-    auto file = table_.Find(id);
-    if (!file.ok()) return ToGrpcStatus(file.status());
-    response->set_path((*file)->path());
-    response->set_size((*file)->size());
-    return grpc::Status::OK;
+    return ToGrpcStatus(Locate(context, *request, response));
   }
 
   grpc::Status FreeObjects(grpc::ServerContext* context,
@@ -102,102 +113,192 @@ class Service : public v1::ObjectStore::Service {
     if (request->object_ids_size() > kMaxIdsPerMessage) {
       return ToGrpcStatus(absl::InvalidArgumentError("too many objects"));
     }
-    const std::map<std::string, std::vector<std::string>> copies = table_.Free(
-        {request->object_ids().begin(), request->object_ids().end()});
-    for (const auto& [address, ids] : copies) FreeAt(address, ids);
+    FreeCopies(table_.Free(
+        {request->object_ids().begin(), request->object_ids().end()}));
     return grpc::Status::OK;
   }
 
- private:
-  // Takes an object from a stream. `id` and `job_id`, where known, are not
-  // taken from the peer.
-  absl::Status Receive(const std::function<bool(v1::ObjectChunk*)>& read,
-                       std::string id, std::string job_id, bool is_copy) {
-    v1::ObjectChunk chunk;
-    if (!read(&chunk)) {
-      return absl::InvalidArgumentError("an object without a first chunk");
+  grpc::Status CheckObjects(grpc::ServerContext* context,
+                            const v1::CheckObjectsRequest* request,
+                            v1::CheckObjectsResponse* response) override {
+    if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+      return ToGrpcStatus(status);
     }
-    if (id.empty()) {
-      id = chunk.object_id();
-      job_id = chunk.job_id();
+    if (request->object_ids_size() > kMaxIdsPerMessage ||
+        !ParseHostPort(request->store_address()).ok()) {
+      return ToGrpcStatus(absl::InvalidArgumentError("a malformed request"));
     }
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<ObjectTable::Incoming> incoming,
-                        table_.Begin(std::move(id), std::move(job_id),
-                                     chunk.total_bytes(), is_copy));
-    do {
-      const absl::Status status =
-          ObjectTable::Append(incoming.get(), chunk.data());
-      if (!status.ok()) {
-        table_.Abandon(std::move(incoming));
-        return status;
-      }
-    } while (read(&chunk));
-    return table_.Finish(std::move(incoming));
+    for (std::string& id : table_.Missing(
+             {request->object_ids().begin(), request->object_ids().end()},
+             request->store_address())) {
+      response->add_missing_ids(std::move(id));
+    }
+    return grpc::Status::OK;
   }
 
-  absl::Status Send(const v1::FetchObjectRequest& request,
-                    grpc::ServerWriter<v1::ObjectChunk>* writer) {
-    MR_ASSIGN_OR_RETURN(
-        const std::shared_ptr<const MemoryFile> file,
-        table_.Find(request.object_id(), request.store_address()));
-    v1::ObjectChunk chunk;
-    chunk.set_object_id(request.object_id());
-    chunk.set_total_bytes(file->size());
-    int64_t offset = 0;
-    do {
-      const int64_t size = std::min(kChunkBytes, file->size() - offset);
-      MR_RETURN_IF_ERROR(file->Read(offset, size, chunk.mutable_data()));
-      if (!writer->Write(chunk)) {
-        return absl::CancelledError("the reader is gone");
+  // Tells the stores that have copies of what was freed.
+  void FreeCopies(const ObjectTable::Copies& copies) {
+    for (const auto& [address, ids] : copies) FreeAt(address, ids);
+  }
+
+  // Frees the copies whose objects are no more.
+  void CheckCopies() {
+    for (const auto& [source, ids] : table_.ListCopies()) {
+      std::vector<std::string> missing;
+      const absl::Status status = Ask(source, ids, &missing);
+      if (status.ok()) {
+        silences_.erase(source);
+      } else if (++silences_[source] >= kMaxSilences) {
+        silences_.erase(source);
+        missing = ids;
       }
-      offset += size;
-      chunk.clear_object_id();
-      chunk.clear_total_bytes();
-    } while (offset < file->size());
+      table_.Free(missing);
+    }
+  }
+
+ private:
+  // A second try of what got through.
+  static absl::Status Once(const absl::Status& status) {
+    return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
+  }
+
+  static ObjectTable::GiveUp UnlessCancelled(grpc::ServerContext* context) {
+    return [context] { return context->IsCancelled(); };
+  }
+
+  absl::Status Put(grpc::ServerContext* context, ChunkServerStream* stream) {
+    MR_RETURN_IF_ERROR(CheckToken(*context, token_, "PutObject"));
+    MR_RETURN_IF_ERROR(Once(Receive(context, stream)));
+    stream->Write(ToByteBuffer(absl::Cord()));  // A PutObjectResponse.
+    return absl::OkStatus();
+  }
+
+  absl::Status Receive(grpc::ServerContext* context,
+                       ChunkServerStream* stream) {
+    grpc::ByteBuffer message;
+    if (!stream->Read(&message)) {
+      return absl::InvalidArgumentError("an object without a first chunk");
+    }
+    MR_ASSIGN_OR_RETURN(Chunk chunk, DecodeChunk(message));
+    ObjectTable::Arrival arrival;
+    arrival.id = std::move(chunk.object_id);
+    arrival.job_id = std::move(chunk.job_id);
+    arrival.owner = std::move(chunk.owner);
+    arrival.total_bytes = chunk.total_bytes;
+    MR_ASSIGN_OR_RETURN(
+        std::unique_ptr<ObjectTable::Incoming> incoming,
+        table_.Begin(std::move(arrival), UnlessCancelled(context)));
+    absl::Status status = incoming->file->Append(chunk.data);
+    while (status.ok() && stream->Read(&message)) {
+      absl::StatusOr<Chunk> next = DecodeChunk(message);
+      status = next.ok() ? incoming->file->Append(next->data) : next.status();
+    }
+    if (status.ok()) return table_.Finish(std::move(incoming));
+    table_.Abandon(std::move(incoming));
+    return status;
+  }
+
+  absl::Status Fetch(grpc::ServerContext* context, ChunkServerStream* stream) {
+    MR_RETURN_IF_ERROR(CheckToken(*context, token_, "FetchObject"));
+    grpc::ByteBuffer message;
+    v1::FetchObjectRequest request;
+    if (!stream->Read(&message)) {
+      return absl::InvalidArgumentError("a call without a request");
+    }
+    MR_ASSIGN_OR_RETURN(const absl::Cord bytes, ToCord(message));
+    if (!request.ParseFromString(std::string(bytes)) ||
+        request.failed_peers_size() > kMaxIdsPerMessage) {
+      return absl::InvalidArgumentError("a malformed request");
+    }
+    ObjectTable::Reader reader;
+    reader.store_address = request.store_address();
+    reader.from_copy = request.from_copy();
+    reader.failed_peers = {request.failed_peers().begin(),
+                           request.failed_peers().end()};
+    MR_ASSIGN_OR_RETURN(const ObjectTable::Source source,
+                        table_.FindSource(request.object_id(), reader));
+    if (request.offset() < 0 || request.offset() > source.size) {
+      return absl::InvalidArgumentError("an offset outside of the object");
+    }
+    Chunk first;
+    first.object_id = request.object_id();
+    first.total_bytes = source.size;
+    if (!source.peer_address.empty()) {
+      first.peer_address = source.peer_address;
+      stream->Write(EncodeChunk(first));
+      return absl::OkStatus();
+    }
+    MR_RETURN_IF_ERROR(
+        Send(context, source, std::move(first), request.offset(), stream));
     ++served_;
     return absl::OkStatus();
   }
 
-  // Copies an object from the store that has it.
-  absl::Status Bring(const v1::LocateObjectRequest& request) {
-    const std::string& source = request.source_address();
-    MR_RETURN_IF_ERROR(ParseHostPort(source).status());
-    if (source == address_) {
-      return table_.Find(request.object_id()).status();
+  static absl::Status Send(grpc::ServerContext* context,
+                           const ObjectTable::Source& source, Chunk chunk,
+                           int64_t offset, ChunkServerStream* stream) {
+    std::shared_ptr<const char> memory;
+    if (source.memory != nullptr) {
+      MR_ASSIGN_OR_RETURN(memory, source.memory->Map());
     }
-    grpc::ClientContext context;
-    AddToken(&context, token_);
-    v1::FetchObjectRequest fetch;
-    fetch.set_object_id(request.object_id());
-    fetch.set_store_address(address_);
-    auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
-    auto reader = stub->FetchObject(&context, fetch);
-    bool ended_itself = false;
-    const absl::Status received = Receive(
-        [&](v1::ObjectChunk* chunk) {
-          ended_itself = !reader->Read(chunk);
-          return !ended_itself;
-        },
-        request.object_id(), request.job_id(), /*is_copy=*/true);
-    if (!ended_itself) {  // It is refused here.
-      context.TryCancel();
-      v1::ObjectChunk rest;
-      while (reader->Read(&rest)) {
+    do {
+      int64_t size = std::min(kChunkBytes, source.size - offset);
+      if (source.disk != nullptr) {
+        std::string bytes;
+        MR_RETURN_IF_ERROR(source.disk->Read(offset, size, &bytes));
+        chunk.data = absl::Cord(std::move(bytes));
+      } else if (size > 0) {
+        MR_ASSIGN_OR_RETURN(const int64_t filled,
+                            source.memory->AwaitMore(offset, kLook));
+        if (filled == offset) {
+          if (context->IsCancelled()) {
+            return absl::CancelledError("the reader is gone");
+          }
+          continue;
+        }
+        size = std::min(size, filled - offset);
+        chunk.data = absl::MakeCordFromExternal(
+            absl::string_view(memory.get() + offset, static_cast<size_t>(size)),
+            [memory] {});
       }
+      if (!stream->Write(EncodeChunk(chunk))) {
+        return absl::CancelledError("the reader is gone");
+      }
+      offset += size;
+      chunk = Chunk();
+    } while (offset < source.size);
+    return absl::OkStatus();
+  }
+
+  absl::Status Locate(grpc::ServerContext* context,
+                      const v1::LocateObjectRequest& request,
+                      v1::LocateObjectResponse* response) {
+    if (request.machine() != MachineId()) {
+      return absl::FailedPreconditionError(
+          "the object store is on another machine");
     }
-    const absl::Status ended = FromGrpcStatus(reader->Finish());
-    // What the source says explains why too little came.
-    if (received.ok()) {
-      ++fetched_;
-      return absl::OkStatus();
+    const std::string& id = request.object_id();
+    const ObjectTable::GiveUp give_up = UnlessCancelled(context);
+    if (!table_.Await(id, give_up)) {
+      const absl::Status status = Bring(request, give_up);
+      table_.Settle(id);
+      MR_RETURN_IF_ERROR(status);
     }
-    if (absl::IsUnavailable(ended)) {
-      return absl::UnavailableError(
-          absl::StrCat("the node whose store at ", source,
-                       " holds the object does not answer: ", ended.message()));
+    MR_ASSIGN_OR_RETURN(const std::shared_ptr<const MemoryFile> file,
+                        table_.FindInMemory(id, give_up));
+    *response->mutable_file() = file->shared();
+    return absl::OkStatus();
+  }
+
+  absl::Status Bring(const v1::LocateObjectRequest& request,
+                     const ObjectTable::GiveUp& give_up) {
+    if (request.source_address() == address_) {
+      return table_.FindSource(request.object_id(), {}).status();
     }
-    if (!ended.ok() && !absl::IsCancelled(ended)) return ended;
-    return received;
+    MR_RETURN_IF_ERROR(copier_->Bring(request.object_id(), request.job_id(),
+                                      request.source_address(), give_up));
+    ++fetched_;
+    return absl::OkStatus();
   }
 
   void FreeAt(const std::string& address, const std::vector<std::string>& ids) {
@@ -214,7 +315,7 @@ class Service : public v1::ObjectStore::Service {
     pending->stub = v1::ObjectStore::NewStub(pending->channel);
     PrepareContext(&pending->context, token_, kFreeTimeout);
     for (const std::string& id : ids) pending->request.add_object_ids(id);
-    // One that does not answer frees them when the job ends. Not inside the
+    // One that does not hear it finds out: see CheckCopies. Not inside the
     // callback: the channel may be the last one of the process.
     pending->stub->async()->FreeObjects(
         &pending->context, &pending->request, &pending->response,
@@ -223,68 +324,122 @@ class Service : public v1::ObjectStore::Service {
         });
   }
 
+  // Which of `ids` the store at `source` has no more.
+  absl::Status Ask(const std::string& source,
+                   const std::vector<std::string>& ids,
+                   std::vector<std::string>* missing) const {
+    const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
+    for (size_t done = 0; done < ids.size(); done += kMaxIdsPerMessage) {
+      grpc::ClientContext context;
+      PrepareContext(&context, token_, kCheckTimeout);
+      v1::CheckObjectsRequest request;
+      v1::CheckObjectsResponse response;
+      request.set_store_address(address_);
+      const size_t end = std::min(ids.size(), done + kMaxIdsPerMessage);
+      for (size_t i = done; i < end; ++i) request.add_object_ids(ids[i]);
+      MR_RETURN_IF_ERROR(
+          FromGrpcStatus(stub->CheckObjects(&context, request, &response)));
+      missing->insert(missing->end(), response.missing_ids().begin(),
+                      response.missing_ids().end());
+    }
+    return absl::OkStatus();
+  }
+
   const std::string token_;
   std::string address_;
   ObjectTable table_;
+  std::unique_ptr<ObjectCopier> copier_;
+  std::map<std::string, int> silences_;  // Of the checking thread alone.
   std::atomic<int64_t> fetched_ = 0;
   std::atomic<int64_t> served_ = 0;
 };
 
 class ObjectStoreImpl : public ObjectStore {
  public:
-  explicit ObjectStoreImpl(const Options& options)
-      : service_(options.token, options.max_bytes > 0 ? options.max_bytes
-                                                      : DefaultMaxBytes()) {}
+  ObjectStoreImpl(const Options& options, std::unique_ptr<SpillFolder> spill)
+      : options_(options),
+        service_(options.token,
+                 ObjectTable::Options{.max_bytes = options.max_bytes > 0
+                                                       ? options.max_bytes
+                                                       : DefaultMaxBytes(),
+                                      .max_objects = MaxObjects(),
+                                      .spill = std::move(spill),
+                                      .max_children = options.max_children}) {}
 
   ~ObjectStoreImpl() override {
+    ending_.Notify();
+    if (checker_.joinable()) checker_.join();
     if (server_ == nullptr) return;
     server_->Shutdown(absl::ToChronoTime(absl::Now()));
     server_->Wait();
   }
 
-  absl::Status Listen(const std::string& host) {
+  absl::Status Listen() {
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     // gRPC reads a message before anybody asks for the token.
     builder.SetMaxReceiveMessageSize(kMaxMessage);
     int port = 0;
-    builder.AddListeningPort(JoinHostPort(host, 0), ServerCredentials(), &port);
+    builder.AddListeningPort(JoinHostPort(options_.host, 0),
+                             ServerCredentials(), &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(
-          absl::StrCat("the object store cannot listen on ", host,
+          absl::StrCat("the object store cannot listen on ", options_.host,
                        ": is it an address of this machine?"));
     }
-    address_ = JoinHostPort(host, port);
-    service_.set_address(address_);
+    address_ = JoinHostPort(options_.host, port);
+    service_.Open(address_, options_.peer_patience);
+    checker_ = std::thread([this] {
+      while (!ending_.WaitForNotificationWithTimeout(options_.check_period)) {
+        service_.CheckCopies();
+      }
+    });
     return absl::OkStatus();
   }
 
   const std::string& address() const override { return address_; }
 
   void EndJob(absl::string_view job_id) override {
+    // The head tells the other nodes.
     service_.table().EndJob(job_id);
+  }
+
+  void EndOwner(absl::string_view owner) override {
+    service_.FreeCopies(service_.table().EndOwner(owner));
   }
 
   Stats stats() const override {
     auto& service = const_cast<Service&>(service_);
-    return {service.table().objects(), service.table().bytes(),
-            service.fetched(), service.served()};
+    const ObjectTable::Stats table = service.table().stats();
+    return {.objects = table.objects,
+            .bytes = table.bytes,
+            .spilled_objects = table.spilled_objects,
+            .spilled_bytes = table.spilled_bytes,
+            .fetched = service.fetched(),
+            .served = service.served()};
   }
 
  private:
+  const Options options_;
   Service service_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
+  absl::Notification ending_;
+  std::thread checker_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> ObjectStore::Start(
     Options options) {
-  auto store = std::make_unique<ObjectStoreImpl>(options);
-  MR_RETURN_IF_ERROR(store->Listen(options.host));
+  std::unique_ptr<SpillFolder> spill;
+  if (!options.spill_folder.empty()) {
+    MR_ASSIGN_OR_RETURN(spill, SpillFolder::Open(options.spill_folder));
+  }
+  auto store = std::make_unique<ObjectStoreImpl>(options, std::move(spill));
+  MR_RETURN_IF_ERROR(store->Listen());
   return store;
 }
 

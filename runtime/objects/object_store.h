@@ -1,6 +1,7 @@
 // The object store of a node: values that were put once and are used by many
 // actors. Each lies in a memfd, so that nothing is left behind whoever dies,
-// and the node's actors map it instead of receiving it. See
+// and the node's processes map it instead of receiving it. What has no room in
+// memory goes to disk; what several nodes want goes from one to the next. See
 // proto/object.proto.
 
 #ifndef MINIRAY_RUNTIME_OBJECTS_OBJECT_STORE_H_
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace miniray {
 
@@ -22,18 +24,28 @@ class ObjectStore {
   struct Options {
     std::string host = "127.0.0.1";  // Serves at HOST:0.
     std::string token;
-    // Of all objects together; 0: 30 % of the machine's (or the container's)
-    // memory.
+    // In memory, of all objects together; 0: 30 % of the machine's memory.
     int64_t max_bytes = 0;
+    // Where objects go for which there is no memory; created if missing. Empty:
+    // they are refused.
+    std::string spill_folder;
+    // Stores that one object is sent to at once; others get it from those.
+    int max_children = 1;
+    // A peer that sends nothing for so long is given up for the source.
+    absl::Duration peer_patience = absl::Seconds(5);
+    // Between two looks at whether copies still have their objects.
+    absl::Duration check_period = absl::Seconds(15);
   };
   struct Stats {
     int64_t objects = 0;
-    int64_t bytes = 0;
+    int64_t bytes = 0;  // In memory.
+    int64_t spilled_objects = 0;
+    int64_t spilled_bytes = 0;  // On disk; what was read back is on both.
     int64_t fetched = 0;  // Brought here from other stores, since the start.
     int64_t served = 0;   // Sent to other stores and drivers.
   };
 
-  // Errors: UNAVAILABLE, cannot listen.
+  // Errors: UNAVAILABLE, cannot listen. Those of the spill folder.
   static absl::StatusOr<std::unique_ptr<ObjectStore>> Start(Options options);
 
   virtual ~ObjectStore() = default;
@@ -42,6 +54,9 @@ class ObjectStore {
 
   // Frees what the job has put, and refuses what it still puts.
   virtual void EndJob(absl::string_view job_id) = 0;
+  // The same for a process: what it held is held by nobody now. owner: as in
+  // v1.ObjectChunk.
+  virtual void EndOwner(absl::string_view owner) = 0;
 
   virtual Stats stats() const = 0;
 };

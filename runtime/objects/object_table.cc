@@ -1,94 +1,113 @@
 #include "runtime/objects/object_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
 namespace {
 
-constexpr size_t kMaxIdBytes = 256;
+constexpr size_t kMaxNameBytes = 256;
 // Stores that an object remembers to have been copied to.
 constexpr size_t kMaxReaders = 16384;
-// Jobs of which nothing is taken any more; older ones are forgotten.
-constexpr size_t kMaxEndedJobs = 4096;
+// Jobs and processes of which nothing is taken any more; older ones are
+// forgotten.
+constexpr size_t kMaxEnded = 4096;
+// Smaller ones are sent at once: to find another source would take longer.
+constexpr int64_t kMinSharedBytes = 2 << 20;
+// For a peer that was told to come here, but asks before the first bytes.
+constexpr absl::Duration kCopyBegins = absl::Seconds(3);
+constexpr absl::Duration kLook = absl::Milliseconds(500);
+
+void Remember(absl::string_view name,
+              std::set<std::string, std::less<>>* ended) {
+  if (ended->size() >= kMaxEnded) ended->clear();
+  ended->emplace(name);
+}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ObjectTable::Incoming>> ObjectTable::Begin(
-    std::string id, std::string job_id, int64_t total_bytes, bool is_copy) {
-  if (id.empty() || id.size() > kMaxIdBytes || job_id.size() > kMaxIdBytes ||
-      total_bytes < 0) {
+absl::Status ObjectTable::CheckArrival(const Arrival& arrival) const {
+  if (arrival.id.empty() || arrival.id.size() > kMaxNameBytes ||
+      arrival.job_id.size() > kMaxNameBytes ||
+      arrival.owner.size() > kMaxNameBytes || arrival.total_bytes < 0) {
     return absl::InvalidArgumentError(
         "an object needs an id and its size, at the beginning");
   }
+  if (Ended(arrival)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job ", arrival.job_id, " has ended, or the process that puts it"));
+  }
+  if (objects_.find(arrival.id) != objects_.end() ||
+      incoming_.find(arrival.id) != incoming_.end()) {
+    return absl::AlreadyExistsError("the object is here already");
+  }
+  return absl::OkStatus();
+}
+
+bool ObjectTable::Ended(const Arrival& arrival) const {
+  return ended_jobs_.find(arrival.job_id) != ended_jobs_.end() ||
+         ended_owners_.find(arrival.owner) != ended_owners_.end();
+}
+
+absl::StatusOr<std::unique_ptr<ObjectTable::Incoming>> ObjectTable::Begin(
+    Arrival arrival, const GiveUp& give_up) {
   auto incoming = std::make_unique<Incoming>();
-  {
-    absl::MutexLock lock(&mu_);
-    if (ended_jobs_.find(job_id) != ended_jobs_.end()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the job ", job_id, " has ended"));
-    }
-    if (objects_.find(id) != objects_.end() ||
-        incoming_.find(id) != incoming_.end()) {
-      return absl::AlreadyExistsError("the object is here already");
-    }
-    MakeRoom(total_bytes);
-    if (total_bytes > max_bytes_ - bytes_ ||
-        objects_.size() + incoming_.size() >= max_objects_) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the node's object store has no room for ", total_bytes,
-          " bytes: it holds ", bytes_, " of ", max_bytes_, " bytes in ",
-          objects_.size(), " of ", max_objects_,
-          " objects; drop references to objects that are needed no more, or "
-          "start the node with a larger --object_store_bytes"));
-    }
-    bytes_ += total_bytes;
-    incoming_.emplace(id, false);
+  absl::MutexLock lock(&mu_);
+  MR_RETURN_IF_ERROR(CheckArrival(arrival));
+  // It is coming from here on, also while others make way.
+  incoming_[arrival.id];
+  absl::Status status = Reserve(arrival.total_bytes, give_up);
+  if (status.ok()) {
+    absl::StatusOr<std::shared_ptr<MemoryFile>> file =
+        MemoryFile::Create(arrival.total_bytes);
+    if (!file.ok()) bytes_ -= arrival.total_bytes;
+    status = file.status();
+    if (file.ok()) incoming->file = *std::move(file);
   }
-  incoming->id = std::move(id);
-  incoming->job_id = std::move(job_id);
-  incoming->total_bytes = total_bytes;
-  incoming->is_copy = is_copy;
-  absl::StatusOr<std::unique_ptr<MemoryFile>> file = MemoryFile::Create();
-  if (!file.ok()) {
-    Abandon(std::move(incoming));
-    return file.status();
+  if (!status.ok()) {
+    incoming_.erase(arrival.id);
+    return status;
   }
-  incoming->file = *std::move(file);
+  incoming_[arrival.id].file = incoming->file;
+  incoming->arrival = std::move(arrival);
+  changed_.SignalAll();
   return incoming;
 }
 
-absl::Status ObjectTable::Append(Incoming* incoming, absl::string_view bytes) {
-  if (static_cast<int64_t>(bytes.size()) >
-      incoming->total_bytes - incoming->file->size()) {
-    return absl::InvalidArgumentError(
-        "more bytes of an object came than were announced");
+absl::Status ObjectTable::Adopt(Arrival arrival,
+                                std::shared_ptr<MemoryFile> file,
+                                const GiveUp& give_up) {
+  auto incoming = std::make_unique<Incoming>();
+  {
+    absl::MutexLock lock(&mu_);
+    MR_RETURN_IF_ERROR(CheckArrival(arrival));
+    incoming_[arrival.id];
+    const absl::Status status = Reserve(arrival.total_bytes, give_up);
+    if (!status.ok()) {
+      incoming_.erase(arrival.id);
+      return status;
+    }
   }
-  return incoming->file->Append(bytes);
+  incoming->arrival = std::move(arrival);
+  incoming->file = std::move(file);
+  return Finish(std::move(incoming));
 }
 
 absl::Status ObjectTable::Finish(std::unique_ptr<Incoming> incoming) {
-  absl::Status status;
-  if (incoming->file->size() != incoming->total_bytes) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("of an object of ", incoming->total_bytes, " bytes came ",
-                     incoming->file->size()));
-  }
-  if (status.ok()) status = incoming->file->Seal();
+  absl::Status status = incoming->file->Seal();
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
-    auto it = incoming_.find(incoming->id);
-    if (!it->second &&
-        ended_jobs_.find(incoming->job_id) == ended_jobs_.end()) {
+    const Arrival& arrival = incoming->arrival;
+    auto it = incoming_.find(arrival.id);
+    if (!it->second.freed && !Ended(arrival)) {
       incoming_.erase(it);
-      Object& object = objects_[incoming->id];
-      object.job_id = incoming->job_id;
-      object.is_copy = incoming->is_copy;
-      object.last_use = ++uses_;
-      object.file = std::move(incoming->file);
+      Insert(arrival, std::move(incoming->file));
+      changed_.SignalAll();
       return absl::OkStatus();
     }
     status = absl::CancelledError("the object was freed while it came");
@@ -98,38 +117,104 @@ absl::Status ObjectTable::Finish(std::unique_ptr<Incoming> incoming) {
 }
 
 void ObjectTable::Abandon(std::unique_ptr<Incoming> incoming) {
+  incoming->file->Abandon();
   absl::MutexLock lock(&mu_);
-  incoming_.erase(incoming->id);
-  bytes_ -= incoming->total_bytes;
+  incoming_.erase(incoming->arrival.id);
+  bytes_ -= incoming->arrival.total_bytes;
+  changed_.SignalAll();
 }
 
-absl::StatusOr<std::shared_ptr<const MemoryFile>> ObjectTable::Find(
-    absl::string_view id, const std::string& reader) {
+void ObjectTable::Insert(const Arrival& arrival,
+                         std::shared_ptr<const MemoryFile> file) {
+  auto it = objects_.try_emplace(arrival.id).first;
+  Object& object = it->second;
+  object.job_id = arrival.job_id;
+  object.owner = arrival.owner;
+  object.source = arrival.source;
+  object.size = arrival.total_bytes;
+  object.memory = std::move(file);
+  Use(it);
+}
+
+void ObjectTable::Use(Objects::iterator it) {
+  Object& object = it->second;
+  in_memory_.erase(object.last_use);
+  object.last_use = ++uses_;
+  if (object.memory != nullptr) in_memory_[object.last_use] = it->first;
+}
+
+absl::StatusOr<ObjectTable::Source> ObjectTable::FindSource(
+    const std::string& id, const Reader& reader) {
   absl::MutexLock lock(&mu_);
-  auto it = objects_.find(id);
+  Source source;
+  if (reader.from_copy) {
+    const absl::Time deadline = absl::Now() + kCopyBegins;
+    auto begins = [&] {
+      mu_.AssertHeld();
+      const auto coming = incoming_.find(id);
+      return coming == incoming_.end() ? awaited_.find(id) == awaited_.end()
+                                       : coming->second.file != nullptr;
+    };
+    while (objects_.find(id) == objects_.end() && !begins() &&
+           !changed_.WaitWithDeadline(&mu_, deadline)) {
+    }
+    const auto coming = incoming_.find(id);
+    if (coming != incoming_.end() && coming->second.file != nullptr) {
+      source.memory = coming->second.file;
+      source.size = source.memory->size();
+      return source;
+    }
+  }
+  const auto it = objects_.find(id);
   if (it == objects_.end()) {
     return absl::NotFoundError(
         absl::StrCat("the object ", id,
                      " was freed (the last reference to it in the "
-                     "process that put it is gone, or its job has ended)"));
+                     "process that put it is gone, or that process, or its job "
+                     "has ended)"));
   }
-  it->second.last_use = ++uses_;
-  if (!reader.empty() && it->second.readers.size() < kMaxReaders) {
-    it->second.readers.insert(reader);
+  Use(it);
+  Object& object = it->second;
+  source.size = object.size;
+  if (!reader.from_copy && !reader.store_address.empty()) {
+    source.peer_address = PeerFor(reader, &object);
+    if (!source.peer_address.empty()) return source;
+    source.turn = object.sending;
   }
-  return it->second.file;
+  source.memory = object.memory;
+  if (source.memory == nullptr) source.disk = object.disk;
+  return source;
 }
 
-bool ObjectTable::Await(const std::string& id,
-                        const std::function<bool()>& give_up) {
+// Each new reader is sent to the one before, so that the object leaves this
+// node once however many nodes it goes to at the same time: a chain, through
+// which it flows in chunks. One whose peer failed is served from here.
+std::string ObjectTable::PeerFor(const Reader& reader, Object* object) {
+  if (object->readers.size() < kMaxReaders) {
+    object->readers.insert(reader.store_address);
+  }
+  std::vector<std::string>& chain = object->chain;
+  std::erase_if(chain, [&](const std::string& address) {
+    return address == reader.store_address ||
+           std::find(reader.failed_peers.begin(), reader.failed_peers.end(),
+                     address) != reader.failed_peers.end();
+  });
+  const bool busy = object->sending.use_count() > options_.max_children;
+  std::string peer;
+  if (busy && !chain.empty() && reader.failed_peers.empty() &&
+      object->size >= kMinSharedBytes) {
+    peer = chain.back();
+  }
+  if (chain.size() >= kMaxReaders) chain.clear();
+  chain.push_back(reader.store_address);
+  return peer;
+}
+
+bool ObjectTable::Await(const std::string& id, const GiveUp& give_up) {
   absl::MutexLock lock(&mu_);
-  auto settled = [&] {
-    mu_.AssertHeld();
-    return awaited_.find(id) == awaited_.end() &&
-           incoming_.find(id) == incoming_.end();
-  };
-  while (!mu_.AwaitWithTimeout(absl::Condition(&settled),
-                               absl::Milliseconds(500))) {
+  while (awaited_.find(id) != awaited_.end() ||
+         incoming_.find(id) != incoming_.end()) {
+    changed_.WaitWithTimeout(&mu_, kLook);
     if (give_up()) return true;
   }
   if (objects_.find(id) != objects_.end()) return true;
@@ -140,65 +225,84 @@ bool ObjectTable::Await(const std::string& id,
 void ObjectTable::Settle(const std::string& id) {
   absl::MutexLock lock(&mu_);
   awaited_.erase(id);
+  changed_.SignalAll();
 }
 
-std::map<std::string, std::vector<std::string>> ObjectTable::Free(
-    const std::vector<std::string>& ids) {
-  std::map<std::string, std::vector<std::string>> copies;
+ObjectTable::Copies ObjectTable::Free(const std::vector<std::string>& ids) {
+  Copies copies;
   absl::MutexLock lock(&mu_);
   for (const std::string& id : ids) {
-    if (auto it = incoming_.find(id); it != incoming_.end()) it->second = true;
-    auto it = objects_.find(id);
-    if (it == objects_.end()) continue;
-    for (const std::string& reader : it->second.readers) {
-      copies[reader].push_back(id);
+    if (auto it = incoming_.find(id); it != incoming_.end()) {
+      it->second.freed = true;
     }
-    Erase(id);
+    auto it = objects_.find(id);
+    if (it != objects_.end()) Erase(it, &copies);
   }
   return copies;
 }
 
-void ObjectTable::EndJob(absl::string_view job_id) {
+ObjectTable::Copies ObjectTable::EndJob(absl::string_view job_id) {
   absl::MutexLock lock(&mu_);
-  if (ended_jobs_.size() >= kMaxEndedJobs) ended_jobs_.clear();
-  ended_jobs_.emplace(job_id);
+  Remember(job_id, &ended_jobs_);
+  return EraseIf([&](const Object& object) { return object.job_id == job_id; });
+}
+
+ObjectTable::Copies ObjectTable::EndOwner(absl::string_view owner) {
+  if (owner.empty()) return {};
+  absl::MutexLock lock(&mu_);
+  Remember(owner, &ended_owners_);
+  return EraseIf([&](const Object& object) { return object.owner == owner; });
+}
+
+ObjectTable::Copies ObjectTable::EraseIf(
+    const std::function<bool(const Object&)>& condition) {
+  Copies copies;
   for (auto it = objects_.begin(); it != objects_.end();) {
     const auto next = std::next(it);
-    if (it->second.job_id == job_id) Erase(it->first);
+    if (condition(it->second)) Erase(it, &copies);
     it = next;
   }
+  return copies;
 }
 
-void ObjectTable::MakeRoom(int64_t bytes) {
-  while (bytes > max_bytes_ - bytes_ ||
-         objects_.size() + incoming_.size() >= max_objects_) {
-    auto oldest = objects_.end();
-    for (auto it = objects_.begin(); it != objects_.end(); ++it) {
-      if (it->second.is_copy &&
-          (oldest == objects_.end() ||
-           it->second.last_use < oldest->second.last_use)) {
-        oldest = it;
-      }
-    }
-    if (oldest == objects_.end()) return;
-    Erase(std::string(oldest->first));
+void ObjectTable::Erase(Objects::iterator it, Copies* copies) {
+  for (const std::string& reader : it->second.readers) {
+    (*copies)[reader].push_back(it->first);
   }
-}
-
-void ObjectTable::Erase(const std::string& id) {
-  auto it = objects_.find(id);
-  bytes_ -= it->second.file->size();
+  if (it->second.memory != nullptr) LeaveMemory(it);
+  LeaveDisk(&it->second);
   objects_.erase(it);
+  changed_.SignalAll();
 }
 
-int64_t ObjectTable::objects() const {
+ObjectTable::Copies ObjectTable::ListCopies() const {
+  Copies copies;
   absl::MutexLock lock(&mu_);
-  return static_cast<int64_t>(objects_.size());
+  for (const auto& [id, object] : objects_) {
+    if (!object.source.empty()) copies[object.source].push_back(id);
+  }
+  return copies;
 }
 
-int64_t ObjectTable::bytes() const {
+std::vector<std::string> ObjectTable::Missing(
+    const std::vector<std::string>& ids, const std::string& reader) {
+  std::vector<std::string> missing;
   absl::MutexLock lock(&mu_);
-  return bytes_;
+  for (const std::string& id : ids) {
+    auto it = objects_.find(id);
+    if (it == objects_.end()) {
+      missing.push_back(id);
+    } else if (it->second.readers.size() < kMaxReaders) {
+      it->second.readers.insert(reader);
+    }
+  }
+  return missing;
+}
+
+ObjectTable::Stats ObjectTable::stats() const {
+  absl::MutexLock lock(&mu_);
+  return {static_cast<int64_t>(objects_.size()), bytes_, spilled_objects_,
+          spilled_bytes_};
 }
 
 }  // namespace miniray

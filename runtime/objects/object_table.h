@@ -1,5 +1,10 @@
 // The objects of a store, without gRPC: which there are, which are coming, how
-// much they take.
+// much they take, and who else has them.
+//
+// Objects lie in memory as long as there is room. Then those least recently
+// used leave it: copies of what other stores have are dropped, the rest is
+// written to the spill folder and read back when it is wanted. What is being
+// sent stays in memory; who has an object mapped keeps it by that.
 
 #ifndef MINIRAY_RUNTIME_OBJECTS_OBJECT_TABLE_H_
 #define MINIRAY_RUNTIME_OBJECTS_OBJECT_TABLE_H_
@@ -10,6 +15,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -18,82 +24,170 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/objects/memory_file.h"
+#include "runtime/objects/spill_folder.h"
 
 namespace miniray {
 
 // Thread-safe.
 class ObjectTable {
  public:
-  ObjectTable(int64_t max_bytes, size_t max_objects)
-      : max_bytes_(max_bytes), max_objects_(max_objects) {}
+  struct Options {
+    int64_t max_bytes = 0;  // In memory.
+    size_t max_objects = 0;
+    std::unique_ptr<SpillFolder> spill;  // Null: nothing is spilled.
+    // Stores that one object is sent to at once, if they can get it from each
+    // other.
+    int max_children = 1;
+    // How long to wait for memory that is in use at the moment.
+    absl::Duration patience = absl::Seconds(10);
+  };
+  explicit ObjectTable(Options options) : options_(std::move(options)) {}
 
-  // Room for an object that is about to come. Given back by Abandon or kept by
-  // Finish.
-  struct Incoming {
+  // Says, now and then, whether the caller has no use for the result any more.
+  using GiveUp = std::function<bool()>;
+
+  // What is known of an object that is about to come.
+  struct Arrival {
     std::string id;
     std::string job_id;
+    std::string owner;  // Process that it goes with; may be empty.
     int64_t total_bytes = 0;
-    bool is_copy = false;  // Another store has it as well.
-    std::unique_ptr<MemoryFile> file;
+    std::string source;  // Of a copy: the store that has it as well.
+  };
+  // Room for it. Given back by Abandon or kept by Finish.
+  struct Incoming {
+    Arrival arrival;
+    std::shared_ptr<MemoryFile> file;
   };
 
-  // Reserves room; copies that nobody fetches at the moment make way. Errors:
-  // RESOURCE_EXHAUSTED, it does not fit. ALREADY_EXISTS, it is here, or coming.
-  // FAILED_PRECONDITION, its job has ended. INVALID_ARGUMENT.
-  absl::StatusOr<std::unique_ptr<Incoming>> Begin(std::string id,
-                                                  std::string job_id,
-                                                  int64_t total_bytes,
-                                                  bool is_copy);
-  // Errors: INVALID_ARGUMENT, more bytes than were announced.
-  // RESOURCE_EXHAUSTED.
-  static absl::Status Append(Incoming* incoming, absl::string_view bytes);
+  // Reserves room; others make way. Errors: RESOURCE_EXHAUSTED, it does not
+  // fit. ALREADY_EXISTS, it is here, or coming. FAILED_PRECONDITION, its job
+  // has ended, or its owner. INVALID_ARGUMENT. CANCELLED, given up.
+  absl::StatusOr<std::unique_ptr<Incoming>> Begin(Arrival arrival,
+                                                  const GiveUp& give_up);
+  // Takes a file that is complete. Errors: as Begin.
+  absl::Status Adopt(Arrival arrival, std::shared_ptr<MemoryFile> file,
+                     const GiveUp& give_up);
   // The object is here. Errors: INVALID_ARGUMENT, bytes are missing. CANCELLED,
   // it was freed meanwhile. Abandoned then.
   absl::Status Finish(std::unique_ptr<Incoming> incoming);
   void Abandon(std::unique_ptr<Incoming> incoming);
 
-  // `reader`, if not empty: the address of a store that is about to copy it, to
-  // be named by Free. Errors: NOT_FOUND.
-  absl::StatusOr<std::shared_ptr<const MemoryFile>> Find(
-      absl::string_view id, const std::string& reader = "");
+  // The object in memory; read back if it was spilled. Errors: NOT_FOUND.
+  // RESOURCE_EXHAUSTED. CANCELLED, given up.
+  absl::StatusOr<std::shared_ptr<const MemoryFile>> FindInMemory(
+      const std::string& id, const GiveUp& give_up);
+
+  // Who wants to read an object from afar.
+  struct Reader {
+    // Of a store that makes a copy, to be named by Free; else empty.
+    std::string store_address;
+    // Takes a copy that is still incomplete; never sent on.
+    bool from_copy = false;
+    // Stores that it was sent to in vain.
+    std::vector<std::string> failed_peers;
+  };
+  // Where to read it: one of the three.
+  struct Source {
+    std::shared_ptr<const MemoryFile> memory;  // Perhaps not complete.
+    std::shared_ptr<const SpillFile> disk;
+    std::string peer_address;  // Another store.
+    int64_t size = 0;
+    std::shared_ptr<const void> turn;  // Held while it is being sent.
+  };
+  // Errors: NOT_FOUND.
+  absl::StatusOr<Source> FindSource(const std::string& id,
+                                    const Reader& reader);
 
   // Whether an object is here, or coming: then waits until it is here or given
-  // up, or `give_up` is true (asked now and then). False: it is not, and this
-  // caller is the one to bring it, with Begin.
-  bool Await(const std::string& id, const std::function<bool()>& give_up);
+  // up. False: it is not, and this caller is the one to bring it, with Begin.
+  bool Await(const std::string& id, const GiveUp& give_up);
   // Ends what a false Await began, with what came of it.
   void Settle(const std::string& id);
 
-  // Returns the stores that have copies of them.
-  std::map<std::string, std::vector<std::string>> Free(
-      const std::vector<std::string>& ids);
-  void EndJob(absl::string_view job_id);
+  // Stores that have copies of what was freed, with its ids.
+  using Copies = std::map<std::string, std::vector<std::string>>;
+  Copies Free(const std::vector<std::string>& ids);
+  // Frees what the job, or the process, has put, and refuses what it still
+  // puts.
+  Copies EndJob(absl::string_view job_id);
+  Copies EndOwner(absl::string_view owner);
 
-  int64_t objects() const;
-  int64_t bytes() const;
+  // The copies that are here, by the stores that they are from.
+  Copies ListCopies() const;
+  // Those of `ids` that are not here; of the others, `reader` has copies.
+  std::vector<std::string> Missing(const std::vector<std::string>& ids,
+                                   const std::string& reader);
+
+  struct Stats {
+    int64_t objects = 0;
+    int64_t bytes = 0;  // In memory, with what was reserved.
+    int64_t spilled_objects = 0;
+    int64_t spilled_bytes = 0;  // On disk.
+  };
+  Stats stats() const;
 
  private:
   struct Object {
     std::string job_id;
-    bool is_copy = false;
+    std::string owner;
+    std::string source;
+    int64_t size = 0;
     uint64_t last_use = 0;
-    std::shared_ptr<const MemoryFile> file;
+    std::shared_ptr<const MemoryFile> memory;
+    std::shared_ptr<const SpillFile> disk;  // Stays when it is read back.
+    bool moving = false;  // To disk or back, by a thread without the lock.
     std::set<std::string> readers;
+    // The readers of late, in order: each may get it from the one before.
+    std::vector<std::string> chain;
+    std::shared_ptr<char> sending = std::make_shared<char>();
+  };
+  using Objects = std::map<std::string, Object, std::less<>>;
+  struct Coming {
+    std::shared_ptr<const MemoryFile> file;
+    bool freed = false;  // Meanwhile.
   };
 
-  void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Erase(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckArrival(const Arrival& arrival) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Ended(const Arrival& arrival) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Insert(const Arrival& arrival, std::shared_ptr<const MemoryFile> file)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Use(Objects::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(Objects::iterator it, Copies* copies)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Copies EraseIf(const std::function<bool(const Object&)>& condition)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string PeerFor(const Reader& reader, Object* object)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const int64_t max_bytes_;
-  const size_t max_objects_;
+  // object_room.cc. All may release the lock for a while.
+  absl::Status Reserve(int64_t bytes, const GiveUp& give_up)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Spill(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Restore(const std::string& id, const GiveUp& give_up)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of those in memory that may leave it, the least recently used.
+  Objects::iterator Oldest(bool copies_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeaveMemory(Objects::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeaveDisk(Object* object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MemoryIsInUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status NoRoom(int64_t bytes, const absl::Status& why) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
 
   mutable absl::Mutex mu_;
-  std::map<std::string, Object, std::less<>> objects_ ABSL_GUARDED_BY(mu_);
-  // Coming, with whether they were freed meanwhile.
-  std::map<std::string, bool> incoming_ ABSL_GUARDED_BY(mu_);
+  absl::CondVar changed_;
+  Objects objects_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, std::string> in_memory_ ABSL_GUARDED_BY(mu_);  // By use.
+  std::map<std::string, Coming> incoming_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> awaited_ ABSL_GUARDED_BY(mu_);  // See Await.
   std::set<std::string, std::less<>> ended_jobs_ ABSL_GUARDED_BY(mu_);
-  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // With what was reserved.
+  std::set<std::string, std::less<>> ended_owners_ ABSL_GUARDED_BY(mu_);
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t spilled_objects_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t spilled_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t uses_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -256,6 +256,7 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
     Process& process = processes_[command.key];
     process.log_file = log_file;
     process.actors = {key};
+    process.object_owner = key;
     if (shared) {
       process.group = GroupOf(spec, program.key);
       process.shared_name = spec.shared_process();

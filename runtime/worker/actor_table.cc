@@ -275,6 +275,13 @@ void ActorTable::LeaveProcess(const std::string& key) {
 }
 
 void ActorTable::OnExit(const std::string& process_key, int wait_status) {
+  std::string object_owner;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = processes_.find(process_key);
+    if (it != processes_.end()) object_owner = it->second.object_owner;
+  }
+  parts_.objects->EndOwner(object_owner);
   absl::MutexLock lock(&mu_);
   const auto it = processes_.find(process_key);
   if (it == processes_.end()) return;

@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "proto/head.pb.h"
 #include "proto/worker.pb.h"
+#include "runtime/objects/object_store.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/memory_monitor.h"
 #include "runtime/worker/output_capture.h"
@@ -55,6 +56,7 @@ class ActorTable {
     ProcessSupervisor* supervisor;
     OutputCapture* capture;
     TemplatePool* templates;
+    ObjectStore* objects;
   };
 
   ActorTable(Options options, Parts parts);
@@ -101,7 +103,9 @@ class ActorTable {
     std::string shared_name;
     std::string log_file;
     std::set<std::string> actors;  // Keys.
-    std::string kill_cause;        // Set once it was killed for its memory.
+    // Key of its first actor: of what the process puts into the object store.
+    std::string object_owner;
+    std::string kill_cause;  // Set once it was killed for its memory.
   };
 
   // actor_start.cc

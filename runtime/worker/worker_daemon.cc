@@ -68,10 +68,13 @@ class WorkerDaemonImpl : public WorkerDaemon {
         supervisor_,
         ProcessSupervisor::Create({.reap_orphans = options_.owns_process}));
     MR_ASSIGN_OR_RETURN(
-        objects_,
-        ObjectStore::Start({.host = node_ip_,
-                            .token = options_.token,
-                            .max_bytes = options_.object_store_bytes}));
+        objects_, ObjectStore::Start(
+                      {.host = node_ip_,
+                       .token = options_.token,
+                       .max_bytes = options_.object_store_bytes,
+                       .spill_folder = options_.object_spill_dir.empty()
+                                           ? options_.session_dir + "/spilled"
+                                           : options_.object_spill_dir}));
     templates_ = std::make_unique<TemplatePool>(
         TemplatePool::Options{.log_folder = logs}, supervisor_.get(),
         capture_.get());
@@ -87,7 +90,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                           .packages = &packages_,
                           .supervisor = supervisor_.get(),
                           .capture = capture_.get(),
-                          .templates = templates_.get()});
+                          .templates = templates_.get(),
+                          .objects = objects_.get()});
     const std::string job_logs = logs + "/jobs";
     MR_RETURN_IF_ERROR(MakeDirectories(job_logs, 0700));
     jobs_ = std::make_unique<JobTable>(

@@ -44,8 +44,11 @@ class WorkerDaemon {
     MemoryMonitor::Options memory;
     // Fork actors from a process that has loaded their program.
     bool use_templates = true;
-    // Of values put into the node's object store; 0: 30 % of the memory.
+    // In memory, of values put into the node's object store; 0: 30 % of the
+    // machine's.
     int64_t object_store_bytes = 0;
+    // Where the others go; empty: a folder of the session.
+    std::string object_spill_dir;
     // Nothing else in this process has children: all that it inherits are
     // reaped.
     bool owns_process = false;

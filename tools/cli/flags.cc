@@ -23,6 +23,8 @@ ABSL_FLAG(double, num_gpus, 0, "GPUs that the node offers.");
 ABSL_FLAG(std::string, resources, "", "Further resources: name=quantity,...");
 ABSL_FLAG(int64_t, object_store_bytes, 0,
           "Memory of the node's object store; 0: 30 % of the machine's.");
+ABSL_FLAG(std::string, object_spill_dir, "",
+          "Folder for objects that have no room in memory.");
 ABSL_FLAG(std::string, node_ip, "", "IP address the node's actors listen on.");
 ABSL_FLAG(double, memory_limit, 0.95,
           "Part of the memory beyond which an actor is killed; 0: never.");

@@ -280,6 +280,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .package_cache_bytes = options.package_cache_bytes,
                            .memory = {.limit = options.memory_limit},
                            .object_store_bytes = options.object_store_bytes,
+                           .object_spill_dir = options.object_spill_dir,
                            .owns_process = true});
   if (!started.ok()) {
     return started.status().code() == absl::StatusCode::kUnauthenticated

@@ -156,12 +156,13 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(RefuseFlags(
-        line,
-        {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes",
-         "memory_limit", "package_cache_bytes", "log_max_bytes", "log_files"},
-        "is for a worker daemon; with --head, add "
-        "--num_cpus to start one too"));
+    MR_RETURN_IF_ERROR(
+        RefuseFlags(line,
+                    {"num_gpus", "resources", "node_ip", "labels",
+                     "object_store_bytes", "object_spill_dir", "memory_limit",
+                     "package_cache_bytes", "log_max_bytes", "log_files"},
+                    "is for a worker daemon; with --head, add "
+                    "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -206,6 +207,10 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
   options->object_store_bytes = absl::GetFlag(FLAGS_object_store_bytes);
   MR_RETURN_IF_ERROR(CheckQuantity(
       "object_store_bytes", static_cast<double>(options->object_store_bytes)));
+  if (const std::string dir = absl::GetFlag(FLAGS_object_spill_dir);
+      !dir.empty()) {
+    options->object_spill_dir = std::filesystem::absolute(dir).string();
+  }
   options->node_ip = absl::GetFlag(FLAGS_node_ip);
   if (!options->node_ip.empty() && !IsOwnAddress(options->node_ip)) {
     return absl::InvalidArgumentError(

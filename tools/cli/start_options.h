@@ -43,6 +43,7 @@ struct StartOptions {
   int log_files = 0;
   std::map<std::string, std::string> labels;
   int64_t object_store_bytes = 0;
+  std::string object_spill_dir;  // Absolute; empty: the default.
 
   bool block = false;
   int ready_fd = -1;

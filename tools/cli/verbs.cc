@@ -43,7 +43,8 @@ A worker daemon:
                       default: the machine's)
   --labels LIST       name=value,... for actors that ask for nodes with them
   --object_store_bytes N   memory for values that are put (default: 30 % of the
-                      machine's)
+                      machine's); those least recently used go to disk then
+  --object_spill_dir DIR   ... into this folder (default: in the session's)
   --node_ip IP        where its actors listen (default: the address from which
                       this machine reaches the head)
   --memory_limit X    part of the machine's (or its control group's) memory in
@@ -176,6 +177,7 @@ const std::vector<Verb>& Verbs() {
                    "resources",
                    "node_ip",
                    "object_store_bytes",
+                   "object_spill_dir",
                    "memory_limit",
                    "package_cache_bytes",
                    "log_max_bytes",

@@ -2,115 +2,24 @@
 
 #include "runtime/objects/object_store.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "proto/object.grpc.pb.h"
 #include "runtime/objects/memory_file.h"
-#include "runtime/objects/object_table.h"
-#include "runtime/rpc/channel.h"
-#include "runtime/rpc/grpc_status.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/objects/store_peer.h"
 
 namespace miniray {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::unique_ptr<ObjectStore> StartStore(int64_t max_bytes = 1 << 28) {
-  auto store = ObjectStore::Start({.token = "secret", .max_bytes = max_bytes});
-  EXPECT_THAT(store, IsOk());
-  return *std::move(store);
-}
-
-class Peer {
- public:
-  explicit Peer(const ObjectStore& store, std::string token = "secret")
-      : stub_(v1::ObjectStore::NewStub(MakeChannel(store.address()))),
-        token_(std::move(token)) {}
-
-  // In chunks of 1 MiB.
-  absl::Status Put(const std::string& id, const std::string& value,
-                   const std::string& job = "job-1", int64_t total = -1) {
-    grpc::ClientContext context;
-    PrepareContext(&context, token_, absl::Seconds(30));
-    v1::PutObjectResponse response;
-    auto writer = stub_->PutObject(&context, &response);
-    v1::ObjectChunk chunk;
-    chunk.set_object_id(id);
-    chunk.set_job_id(job);
-    chunk.set_total_bytes(total < 0 ? static_cast<int64_t>(value.size())
-                                    : total);
-    size_t offset = 0;
-    do {
-      chunk.set_data(value.substr(offset, 1 << 20));
-      offset += chunk.data().size();
-      if (!writer->Write(chunk)) break;
-      chunk.Clear();
-    } while (offset < value.size());
-    writer->WritesDone();
-    return FromGrpcStatus(writer->Finish());
-  }
-
-  absl::StatusOr<std::string> Fetch(const std::string& id) {
-    grpc::ClientContext context;
-    PrepareContext(&context, token_, absl::Seconds(30));
-    v1::FetchObjectRequest request;
-    request.set_object_id(id);
-    auto reader = stub_->FetchObject(&context, request);
-    std::string value;
-    v1::ObjectChunk chunk;
-    while (reader->Read(&chunk)) value += chunk.data();
-    const absl::Status status = FromGrpcStatus(reader->Finish());
-    if (!status.ok()) return status;
-    return value;
-  }
-
-  absl::StatusOr<absl::Cord> Map(const std::string& id,
-                                 const std::string& source) {
-    grpc::ClientContext context;
-    PrepareContext(&context, token_, absl::Seconds(30));
-    v1::LocateObjectRequest request;
-    request.set_object_id(id);
-    request.set_source_address(source);
-    request.set_job_id("job-1");
-    v1::LocateObjectResponse response;
-    const absl::Status status =
-        FromGrpcStatus(stub_->LocateObject(&context, request, &response));
-    if (!status.ok()) return status;
-    return MapFile(response.path(), response.size());
-  }
-
-  absl::Status Free(const std::string& id) {
-    grpc::ClientContext context;
-    PrepareContext(&context, token_, absl::Seconds(30));
-    v1::FreeObjectsRequest request;
-    request.add_object_ids(id);
-    v1::FreeObjectsResponse response;
-    return FromGrpcStatus(stub_->FreeObjects(&context, request, &response));
-  }
-
- private:
-  std::unique_ptr<v1::ObjectStore::Stub> stub_;
-  std::string token_;
-};
-
-std::string Noise(size_t size) {
-  std::mt19937 random(7);
-  std::string text(size, 0);
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 TEST(ObjectStoreTest, WhatIsPutIsFetchedMappedAndFreed) {
   auto store = StartStore();
@@ -154,6 +63,71 @@ TEST(ObjectStoreTest, AnObjectComesToANodeOnceHoweverManyAsk) {
   ASSERT_THAT(Peer(*source).Free("o"), IsOk());
   for (int i = 0; i < 5000 && node->stats().objects > 0; ++i) usleep(2000);
   EXPECT_EQ(node->stats().objects, 0);
+}
+
+TEST(ObjectStoreTest, AFileThatAProcessHasFilledIsTakenOver) {
+  auto store = StartStore();
+  Peer peer(*store);
+  const std::string value = Noise(5'000'000);
+  auto file = *MemoryFile::Create(5'000'000);
+  ASSERT_THAT(file->Append(value), IsOk());
+  EXPECT_THAT(peer.Adopt("o", file->shared()),  // Its owner could change it.
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("not a sealed object")));
+  ASSERT_THAT(file->Seal(), IsOk());
+  v1::SharedFile elsewhere = file->shared();
+  elsewhere.set_machine("another one");
+  EXPECT_THAT(peer.Adopt("o", elsewhere),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  v1::SharedFile other = file->shared();
+  other.set_inode(other.inode() + 1);
+  EXPECT_THAT(peer.Adopt("o", other),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(store->stats().bytes, 0);
+  ASSERT_THAT(peer.Adopt("o", file->shared()), IsOk());
+  EXPECT_THAT(peer.Adopt("o", file->shared()), IsOk());  // Again.
+  file.reset();
+  EXPECT_EQ(store->stats().bytes, 5'000'000);
+  EXPECT_EQ(*peer.Fetch("o"), value);
+  EXPECT_EQ(*peer.Map("o", store->address()), value);
+}
+
+TEST(ObjectStoreTest, WhatAProcessHasPutEndsWithIt) {
+  auto source = StartStore(), node = StartStore();
+  auto file = *MemoryFile::Create(1);
+  ASSERT_THAT(file->Append("x"), IsOk());
+  ASSERT_THAT(file->Seal(), IsOk());
+  ASSERT_THAT(Peer(*source).Adopt("a", file->shared(), "actor.0"), IsOk());
+  ASSERT_THAT(Peer(*source).Adopt("b", file->shared(), "actor.1"), IsOk());
+  ASSERT_THAT(Peer(*node).Map("a", source->address()), IsOk());
+  ASSERT_THAT(Peer(*node).Map("b", source->address()), IsOk());
+  source->EndOwner("");  // Nobody.
+  EXPECT_EQ(source->stats().objects, 2);
+  source->EndOwner("actor.0");
+  EXPECT_EQ(source->stats().objects, 1);
+  for (int i = 0; i < 5000 && node->stats().objects > 1; ++i) usleep(2000);
+  EXPECT_EQ(node->stats().objects, 1);
+  EXPECT_EQ(*Peer(*source).Fetch("b"), "x");
+  // What was on its way when it died.
+  EXPECT_THAT(Peer(*source).Adopt("late", file->shared(), "actor.0"),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(ObjectStoreTest, CopiesDoNotOutliveTheirObjects) {
+  auto node = StartStore({.check_period = absl::Milliseconds(50)});
+  auto source = StartStore(), lost = StartStore();
+  ASSERT_THAT(Peer(*source).Put("a", "one"), IsOk());
+  ASSERT_THAT(Peer(*source).Put("b", "two", "job-2"), IsOk());
+  ASSERT_THAT(Peer(*lost).Put("c", "three"), IsOk());
+  ASSERT_THAT(Peer(*node).Map("a", source->address()), IsOk());
+  ASSERT_THAT(Peer(*node).Map("b", source->address()), IsOk());
+  ASSERT_THAT(Peer(*node).Map("c", lost->address()), IsOk());
+  EXPECT_EQ(node->stats().objects, 3);
+  source->EndJob("job-2");  // As if nobody had told the node.
+  lost.reset();
+  for (int i = 0; i < 10000 && node->stats().objects > 1; ++i) usleep(2000);
+  EXPECT_EQ(node->stats().objects, 1);
+  EXPECT_EQ(*Peer(*node).Map("a", source->address()), "one");
 }
 
 TEST(ObjectStoreTest, ASourceThatIsGoneIsAClearError) {
@@ -224,41 +198,11 @@ TEST(ObjectStoreTest, LiarsAndStrangersLeaveNothing) {
   EXPECT_THAT(stranger.Map("s", store->address()),
               StatusIs(absl::StatusCode::kUnauthenticated));
   EXPECT_THAT(stranger.Free("s"), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_THAT(stranger.Adopt("s", {}),
+              StatusIs(absl::StatusCode::kUnauthenticated));
   EXPECT_EQ(store->stats().objects, 0);
   EXPECT_EQ(store->stats().bytes, 0);
   EXPECT_THAT(peer.Put("fits", std::string(900'000, 'x')), IsOk());
-}
-
-TEST(ObjectTableTest, AnObjectFreedWhileItComesDoesNotStay) {
-  ObjectTable table(1000, 10);
-  auto incoming = table.Begin("o", "j", 4, false);
-  ASSERT_THAT(incoming, IsOk());
-  EXPECT_THAT(table.Begin("o", "j", 4, false),
-              StatusIs(absl::StatusCode::kAlreadyExists));
-  EXPECT_EQ(table.bytes(), 4);
-  ASSERT_THAT(ObjectTable::Append(incoming->get(), "data"), IsOk());
-  table.Free({"o"});
-  EXPECT_THAT(table.Finish(*std::move(incoming)),
-              StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_EQ(table.bytes(), 0);
-  EXPECT_EQ(table.objects(), 0);
-}
-
-TEST(MemoryFileTest, OnlySealedFilesOfTheRightSizeAreMapped) {
-  auto file = MemoryFile::Create();
-  ASSERT_THAT(file, IsOk());
-  ASSERT_THAT((*file)->Append("some bytes"), IsOk());
-  EXPECT_THAT(MapFile((*file)->path(), 10),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-  ASSERT_THAT((*file)->Seal(), IsOk());
-  EXPECT_THAT(MapFile((*file)->path(), 11),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_FALSE((*file)->Append("x").ok());
-  auto mapped = MapFile((*file)->path(), 10);
-  ASSERT_THAT(mapped, IsOk());
-  EXPECT_EQ(*mapped, "some bytes");
-  EXPECT_THAT(MapFile("/proc/self/fd/9999", 1),
-              StatusIs(absl::StatusCode::kNotFound));
 }
 
 }  // namespace

@@ -1,0 +1,172 @@
+#include "runtime/objects/object_copier.h"
+
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "runtime/base/background.h"
+#include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/objects/chunk_stream.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_status.h"
+
+namespace miniray {
+namespace {
+
+// A source that has more advice than that is not one.
+constexpr int kMaxPeers = 3;
+constexpr absl::Duration kLook = absl::Milliseconds(200);
+
+// Cancels a call that nobody wants any more, or that has stood still for
+// `patience`.
+class Guard {
+ public:
+  Guard(grpc::ClientContext* context, const ObjectTable::GiveUp& give_up,
+        absl::Duration patience)
+      : state_(std::make_shared<State>()) {
+    state_->context = context;
+    state_->give_up = &give_up;
+    state_->patience = patience;
+    Progress();
+    RunInBackground([state = state_] { Look(state); }, kLook);
+  }
+  ~Guard() {
+    absl::MutexLock lock(&state_->mu);
+    state_->context = nullptr;
+  }
+
+  void Progress() {
+    absl::MutexLock lock(&state_->mu);
+    state_->deadline = absl::Now() + state_->patience;
+  }
+
+ private:
+  struct State {
+    absl::Mutex mu;
+    grpc::ClientContext* context ABSL_GUARDED_BY(mu) = nullptr;  // Null: over.
+    const ObjectTable::GiveUp* give_up;
+    absl::Duration patience;
+    absl::Time deadline ABSL_GUARDED_BY(mu);
+  };
+
+  static void Look(const std::shared_ptr<State>& state) {
+    absl::MutexLock lock(&state->mu);
+    if (state->context == nullptr) return;
+    if (absl::Now() >= state->deadline || (*state->give_up)()) {
+      return state->context->TryCancel();
+    }
+    RunInBackground([state] { Look(state); }, kLook);
+  }
+
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace
+
+struct ObjectCopier::Copy {
+  ObjectTable::Arrival arrival;
+  const ObjectTable::GiveUp* give_up;
+  std::vector<std::string> failed_peers;
+  std::unique_ptr<ObjectTable::Incoming> incoming;  // From the first chunk on.
+};
+
+struct ObjectCopier::Outcome {
+  absl::Status here;   // What this store has against it.
+  absl::Status there;  // What became of the call.
+  std::string peer_address;
+};
+
+absl::Status ObjectCopier::Bring(const std::string& id,
+                                 const std::string& job_id,
+                                 const std::string& source,
+                                 const ObjectTable::GiveUp& give_up) {
+  MR_RETURN_IF_ERROR(ParseHostPort(source).status());
+  Copy copy;
+  copy.arrival.id = id;
+  copy.arrival.job_id = job_id;
+  copy.arrival.source = source;
+  copy.give_up = &give_up;
+  Outcome outcome = FetchFrom(source, /*is_peer=*/false, &copy);
+  for (int peers = 0; outcome.here.ok() && outcome.there.ok() &&
+                      !outcome.peer_address.empty() && peers < kMaxPeers;
+       ++peers) {
+    const std::string peer = outcome.peer_address;
+    outcome = FetchFrom(peer, /*is_peer=*/true, &copy);
+    if (!outcome.here.ok()) break;
+    if (outcome.there.ok() &&
+        copy.incoming->file->filled() == copy.incoming->file->size()) {
+      break;
+    }
+    copy.failed_peers.push_back(peer);
+    outcome = FetchFrom(source, /*is_peer=*/false, &copy);
+  }
+  if (outcome.here.ok() && outcome.there.ok() && copy.incoming != nullptr) {
+    return table_->Finish(std::move(copy.incoming));
+  }
+  if (copy.incoming != nullptr) table_->Abandon(std::move(copy.incoming));
+  if (!outcome.here.ok()) return outcome.here;
+  if (outcome.there.ok()) {
+    return absl::InternalError(
+        absl::StrCat("the store at ", source, " sent nothing"));
+  }
+  if (absl::IsUnavailable(outcome.there)) {
+    return absl::UnavailableError(absl::StrCat(
+        "the node whose store at ", source,
+        " holds the object does not answer: ", outcome.there.message()));
+  }
+  return outcome.there;
+}
+
+ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
+                                              bool is_peer, Copy* copy) {
+  Outcome outcome;
+  if (outcome.there = ParseHostPort(address).status(); !outcome.there.ok()) {
+    return outcome;
+  }
+  v1::FetchObjectRequest request;
+  request.set_object_id(copy->arrival.id);
+  if (is_peer) {
+    request.set_from_copy(true);
+  } else {
+    request.set_store_address(options_.address);
+    for (const std::string& peer : copy->failed_peers) {
+      request.add_failed_peers(peer);
+    }
+  }
+  if (copy->incoming != nullptr) {
+    request.set_offset(copy->incoming->file->filled());
+  }
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(address);
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  // The source is watched by its channel; a peer may wait for others.
+  Guard guard(&context, *copy->give_up,
+              is_peer ? options_.peer_patience : absl::InfiniteDuration());
+  ChunkReader reader(channel.get(), "/miniray.v1.ObjectStore/FetchObject",
+                     &context, request);
+  Chunk chunk;
+  while (outcome.here.ok() && reader.Read(&chunk)) {
+    if (copy->incoming == nullptr) {
+      copy->arrival.total_bytes = chunk.total_bytes;
+      absl::StatusOr<std::unique_ptr<ObjectTable::Incoming>> incoming =
+          table_->Begin(copy->arrival, *copy->give_up);
+      outcome.here = incoming.status();
+      if (!incoming.ok()) break;
+      copy->incoming = *std::move(incoming);
+    }
+    if (!is_peer && !chunk.peer_address.empty()) {
+      outcome.peer_address = chunk.peer_address;
+      continue;
+    }
+    outcome.here = copy->incoming->file->Append(chunk.data);
+    guard.Progress();
+  }
+  if (!outcome.here.ok()) context.TryCancel();
+  outcome.there = reader.Finish();
+  return outcome;
+}
+
+}  // namespace miniray

@@ -1,0 +1,47 @@
+// Brings copies of objects from other nodes' stores.
+
+#ifndef MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
+#define MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/objects/object_table.h"
+
+namespace miniray {
+
+// Thread-safe.
+class ObjectCopier {
+ public:
+  struct Options {
+    std::string token;
+    std::string address;  // HOST:PORT of the store that the copies are for.
+    // After so long without a byte a peer is given up for the source.
+    absl::Duration peer_patience = absl::Seconds(5);
+  };
+  // `table` outlives it.
+  ObjectCopier(Options options, ObjectTable* table)
+      : options_(std::move(options)), table_(table) {}
+
+  // Copies an object from the store at `source`, or from where that advises;
+  // goes on at the source where a peer left off. Blocks. Errors: NOT_FOUND.
+  // UNAVAILABLE, the source does not answer. Those of ObjectTable::Begin.
+  absl::Status Bring(const std::string& id, const std::string& job_id,
+                     const std::string& source,
+                     const ObjectTable::GiveUp& give_up);
+
+ private:
+  struct Copy;
+  struct Outcome;
+
+  Outcome FetchFrom(const std::string& address, bool is_peer, Copy* copy);
+
+  const Options options_;
+  ObjectTable* const table_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
