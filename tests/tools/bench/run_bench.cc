@@ -1,5 +1,7 @@
 #include "tests/tools/bench/run_bench.h"
 
+#include <filesystem>
+
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "tests/integration/process_tools.h"
@@ -15,6 +17,7 @@ nlohmann::json RunBench(const std::string& name,
   const RunResult result = tree.Run(argv);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(tree.WaitForCount(0));
+  EXPECT_TRUE(std::filesystem::is_empty(tree.folder() + "/runtime"));
   const auto json = nlohmann::json::parse(result.out, nullptr, false);
   nlohmann::json rows = nlohmann::json::object();
   if (!json.is_object() || !json.contains("rows")) {

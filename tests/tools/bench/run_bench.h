@@ -12,7 +12,7 @@ namespace miniray {
 
 // Runs one round of tools/bench/`name` with `flags`. Fails the test unless it
 // measured every row, each with a figure above zero (or what it says is not
-// installed), and left no process behind. Returns the rows by "what".
+// installed), and left no process or file behind. Returns the rows by "what".
 nlohmann::json RunBench(const std::string& name,
                         std::vector<std::string> flags);
 
