@@ -1,12 +1,17 @@
 // Values that are put, passed and kept, end to end: real processes, a real
 // head, two nodes.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -54,16 +59,18 @@ class Reader {
   // Hands a reference on to another actor.
   absl::StatusOr<int64_t> PassOn(ObjectRef<std::string> ref,
                                  ActorHandle<Reader> other);
-  // Puts a value and has another actor read it.
+  // Puts a value and has another actor read it; keeps it or not.
   absl::StatusOr<int64_t> PutFor(int64_t size, ActorHandle<Reader> other);
+  absl::StatusOr<int64_t> HoldFor(int64_t size, ActorHandle<Reader> other);
 
  private:
   ObjectRef<std::string> remembered_;
+  ObjectRef<std::string> held_;
 };
 MINIRAY_ACTOR(Reader, Constructor<>, &Reader::Size, &Reader::Sum, &Reader::Slow,
               &Reader::Make, &Reader::Fail, &Reader::Die, &Reader::SizeOf,
               &Reader::SizeOfAll, &Reader::Remember, &Reader::SizeOfRemembered,
-              &Reader::PassOn, &Reader::PutFor);
+              &Reader::PassOn, &Reader::PutFor, &Reader::HoldFor);
 
 absl::StatusOr<int64_t> Reader::PassOn(ObjectRef<std::string> ref,
                                        ActorHandle<Reader> other) {
@@ -74,6 +81,33 @@ absl::StatusOr<int64_t> Reader::PutFor(int64_t size,
                                        ActorHandle<Reader> other) {
   auto ref = ActorContext::Current()->cluster().Put(std::string(size, 'p'));
   return other.Call<&Reader::Size>(ref).Get(kLong);
+}
+
+absl::StatusOr<int64_t> Reader::HoldFor(int64_t size,
+                                        ActorHandle<Reader> other) {
+  held_ = ActorContext::Current()->cluster().Put(std::string(size, 'h'));
+  return other.Call<&Reader::Size>(held_).Get(kLong);
+}
+
+int64_t ObjectsIn(TestCluster& cluster, size_t nodes) {
+  int64_t objects = 0;
+  for (size_t i = 0; i < nodes; ++i) {
+    objects += cluster.daemon(i).object_stats().objects;
+  }
+  return objects;
+}
+
+// Set in a process that is a driver and no test.
+constexpr char kDriverVariable[] = "MINIRAY_OBJECTS_TEST_DRIVER";
+
+// A driver that puts a value, says so, and waits to be killed.
+int RunDriver(const std::string& address) {
+  auto cluster = Cluster::Connect({.address = address});
+  if (!cluster.ok()) return 1;
+  const ObjectRef<std::string> ref = cluster->Put(std::string(1'000'000, 'd'));
+  if (!ref.Get(kLong).ok() || write(STDOUT_FILENO, "x", 1) != 1) return 1;
+  pause();
+  return 0;
 }
 
 // Readers that fill both nodes.
@@ -191,6 +225,80 @@ TEST(ObjectsTest, ObjectsEndWithTheirJobAndTheirNode) {
                                        HasSubstr("node's store at")));
 }
 
+TEST(ObjectsTest, WhatAnActorHasPutEndsWithItsProcess) {
+  TestCluster cluster({.node_cpus = {2, 2}});
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 4);
+  EXPECT_EQ(
+      *readers[0].Call<&Reader::HoldFor>(3'000'000, readers[1]).Get(kLong),
+      3'000'000);
+  EXPECT_EQ(
+      *readers[0].Call<&Reader::HoldFor>(3'000'000, readers[3]).Get(kLong),
+      3'000'000);
+  EXPECT_GE(ObjectsIn(cluster, 2), 1);
+  EXPECT_FALSE(readers[0].Call<&Reader::Die>().Get(kLong).ok());
+  EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 2) == 0; }));
+}
+
+TEST(ObjectsTest, WhatAKilledDriverHasPutEndsWithIt) {
+  TestCluster cluster;
+  int said[2];
+  ASSERT_EQ(pipe2(said, O_CLOEXEC), 0);
+  const std::string variable =
+      absl::StrCat(kDriverVariable, "=", cluster.address());
+  std::vector<char*> environment = {const_cast<char*>(variable.c_str())};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.push_back(*entry);
+  }
+  environment.push_back(nullptr);
+  char program[] = "objects_test";
+  char* const argv[] = {program, nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, said[1], STDOUT_FILENO);
+  pid_t child = 0;
+  ASSERT_EQ(posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv,
+                        environment.data()),
+            0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(said[1]);
+  char byte;
+  EXPECT_EQ(read(said[0], &byte, 1), 1);
+  close(said[0]);
+  EXPECT_EQ(ObjectsIn(cluster, 1), 1);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 1) == 0; },
+                         absl::Seconds(30)));
+}
+
+TEST(ObjectsTest, ValuesThatHaveNoRoomInMemoryAreReadFromDisk) {
+  TestCluster cluster(
+      {.node_cpus = {2, 2}, .configure_node = [](WorkerDaemon::Options* node) {
+         node->object_store_bytes = 25'000'000;
+       }});
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 4);
+  std::vector<ObjectRef<std::string>> refs;
+  for (int i = 0; i < 6; ++i) {
+    refs.push_back(driver.Put(std::string(10'000'000, 'x')));
+    ASSERT_THAT(refs.back().Get(kLong), IsOk());
+  }
+  EXPECT_EQ(cluster.daemon(0).object_stats().spilled_objects +
+                cluster.daemon(1).object_stats().spilled_objects,
+            4);
+  std::vector<ObjectRef<int64_t>> sizes;
+  for (const auto& reader : readers) {
+    sizes.push_back(reader.Call<&Reader::SizeOfAll>(refs));
+  }
+  const auto values = GetAll(sizes, kLong);
+  ASSERT_THAT(values, IsOk());
+  EXPECT_THAT(*values, testing::Each(60'000'000));
+  refs.clear();
+  sizes.clear();
+  EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 2) == 0; }));
+}
+
 TEST(ObjectsTest, ResultsArePassedToOtherCalls) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();
@@ -298,4 +406,12 @@ TEST(ObjectsTest, ActorsPutValuesToo) {
 }  // namespace
 }  // namespace miniray
 
-TEST_CLUSTER_MAIN()
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  if (const char* address = std::getenv(miniray::kDriverVariable)) {
+    return miniray::RunDriver(address);
+  }
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kAbort);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

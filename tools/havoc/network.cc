@@ -48,6 +48,9 @@ class Loopback : public Network {
     return absl::UnimplementedError("loopback has no links");
   }
   absl::Status Heal(int, int) override { return absl::OkStatus(); }
+  absl::Status LimitRate(int64_t) override {
+    return absl::UnimplementedError("loopback has no links");
+  }
   absl::Status Remove() override { return absl::OkStatus(); }
 };
 
@@ -102,6 +105,23 @@ class Namespaces : public Network {
   }
   absl::Status Cut(int a, int b) override { return Rule("add", a, b); }
   absl::Status Heal(int a, int b) override { return Rule("del", a, b); }
+
+  absl::Status LimitRate(int64_t bits_per_second) override {
+    const std::string rate = absl::StrCat(bits_per_second, "bit");
+    // Not in everybody's PATH.
+    const std::string tc =
+        access("/usr/sbin/tc", X_OK) == 0 ? "/usr/sbin/tc" : "tc";
+    for (int i = 0; i < machines_; ++i) {
+      for (const auto& [name, device] :
+           {std::pair(absl::StrCat(prefix_, i), std::string("net")),
+            std::pair(prefix_ + "router", absl::StrCat("m", i))}) {
+        MR_RETURN_IF_ERROR(RunCommand(
+            {tc, "-n", name, "qdisc", "replace", "dev", device, "root", "tbf",
+             "rate", rate, "burst", "256kb", "latency", "50ms"}));
+      }
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status Remove() override {
     fds_.clear();

@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TOOLS_HAVOC_NETWORK_H_
 #define MINIRAY_TOOLS_HAVOC_NETWORK_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -45,6 +46,10 @@ class Network {
   // is told.
   virtual absl::Status Cut(int a, int b) = 0;
   virtual absl::Status Heal(int a, int b) = 0;
+
+  // From now on no machine sends or receives more bits per second than that.
+  // Errors: INTERNAL, the kernel cannot (tbf).
+  virtual absl::Status LimitRate(int64_t bits_per_second) = 0;
 
   // Removes everything. Errors: INTERNAL, something is left.
   virtual absl::Status Remove() = 0;
