@@ -63,6 +63,8 @@ bool IsShared(const void* address) {
   return false;
 }
 
+using ReadOnlyTensor = ReadOnly<at::Tensor>;
+
 struct ReadReport {
   double seconds = 0;
   double sum = 0;
@@ -85,10 +87,11 @@ class Holder {
     return CheckTensor(std::exchange(received_, at::Tensor()), bytes);
   }
 
-  absl::StatusOr<ReadReport> Read(const ObjectRef<at::Tensor>& ref) {
+  absl::StatusOr<ReadReport> Read(const ObjectRef<ReadOnlyTensor>& ref) {
     ReadReport report;
     const absl::Time start = absl::Now();
-    MR_ASSIGN_OR_RETURN(const at::Tensor tensor, ref.Get());
+    MR_ASSIGN_OR_RETURN(const ReadOnlyTensor value, ref.Get());
+    const at::Tensor& tensor = value.value;
     report.sum = Sum(tensor.data_ptr<float>(), tensor.numel());
     report.seconds = SecondsSince(start);
     report.copied = !IsShared(tensor.data_ptr());
@@ -110,9 +113,10 @@ constexpr char kHelp[] =
   tensors [FLAGS]
 
 A caller is a process, and so is the actor that it calls. A result is timed from
-the call until the caller has the tensor; the actor holds it and keeps it. An
-argument is timed until the method has returned; the caller keeps the tensor. A
-reader sums a tensor that another process has put.
+the call until the caller has the tensor; the actor holds it and keeps it. Its
+pages may be those of the other process until they are written to, so it is also
+timed until all of it has been read once. An argument is timed until the method has returned; the caller keeps the tensor. A
+reader sums a tensor that another process has put, as ReadOnly<at::Tensor>.
 
 The peers: a `bytes` field through generated gRPC stubs; the same message as
 gRPC slices over the memory on one connection, copied into a buffer that is
@@ -145,12 +149,14 @@ class Caller {
         holder_(std::move(holder)),
         tensor_(PatternTensor(Bytes())) {}
 
-  absl::StatusOr<double> Result() {
+  // and_read: until all of it has been read once.
+  absl::StatusOr<double> Result(bool and_read) {
     const absl::Time start = absl::Now();
     const absl::StatusOr<at::Tensor> tensor =
         holder_.Call<&Holder::Get>().Get();
-    const double seconds = SecondsSince(start);
     if (!tensor.ok()) return tensor.status();
+    if (and_read) sum_ += Sum(tensor->data_ptr<float>(), tensor->numel());
+    const double seconds = SecondsSince(start);
     MR_RETURN_IF_ERROR(CheckTensor(*tensor, Bytes()));
     return seconds;
   }
@@ -166,7 +172,7 @@ class Caller {
   }
 
   absl::StatusOr<ReadReport> Read() {
-    if (put_.state() == nullptr) put_ = cluster_.Put(tensor_);
+    if (put_.state() == nullptr) put_ = cluster_.Put(ReadOnlyTensor{tensor_});
     MR_ASSIGN_OR_RETURN(const ReadReport report,
                         holder_.Call<&Holder::Read>(put_).Get());
     if (report.sum != Sum(tensor_.data_ptr<float>(), tensor_.numel())) {
@@ -181,7 +187,8 @@ class Caller {
       return absl::StrCat(report.copied ? Bytes() : 0);
     }
     absl::StatusOr<double> seconds = absl::InvalidArgumentError(command);
-    if (command == "result") seconds = Result();
+    if (command == "result") seconds = Result(/*and_read=*/false);
+    if (command == "result-read") seconds = Result(/*and_read=*/true);
     if (command == "argument") seconds = Argument();
     if (command == "read") {
       MR_ASSIGN_OR_RETURN(const ReadReport report, Read());
@@ -195,7 +202,8 @@ class Caller {
   const Cluster cluster_;
   const ActorHandle<Holder> holder_;
   const at::Tensor tensor_;
-  ObjectRef<at::Tensor> put_;
+  double sum_ = 0;
+  ObjectRef<ReadOnlyTensor> put_;
 };
 
 int RunCaller() {
@@ -254,6 +262,8 @@ absl::Status Measure(Table* table) {
       {"slices, upload", [&] { return raw->SlicesUpload(bytes); }},
       {"memcpy", [&] { return memory.Copy(); }},
       {"sum", [&] { return memory.Read(); }},
+      {"result and sum", [&] { return local->AskNumber("result-read"); }},
+      {"memcpy and sum", [&] { return memory.Copy() + memory.Read(); }},
   };
   if (ray != nullptr) {
     measurements.push_back(
@@ -269,6 +279,8 @@ absl::Status Measure(Table* table) {
   const std::string copy = "memcpy, warm";
   table->Add(Bandwidth("result, same node", medians[0], stubs, medians[5], 10));
   table->Add(Bandwidth("result, same node", medians[0], copy, medians[9], 0.4));
+  table->Add(Bandwidth("result, same node, and read once", medians[11],
+                       "memcpy and sum, warm", medians[12], {}));
   table->Add({.what = "read only, same node: copied",
               .unit = "MB",
               .ours = copied / 1e6,
@@ -285,7 +297,7 @@ absl::Status Measure(Table* table) {
       Bandwidth("argument, through TCP", medians[4], slices, medians[8], 1.2));
   table->Add(Bandwidth(
       "result, same node", medians[0], ray == nullptr ? kNoRay : "Ray",
-      ray == nullptr ? std::nullopt : std::optional<double>(medians[11]), {}));
+      ray == nullptr ? std::nullopt : std::optional<double>(medians[13]), {}));
   return absl::OkStatus();
 }
 
