@@ -113,10 +113,11 @@ constexpr char kHelp[] =
   tensors [FLAGS]
 
 A caller is a process, and so is the actor that it calls. A result is timed from
-the call until the caller has the tensor; the actor holds it and keeps it. Its
-pages may be those of the other process until they are written to, so it is also
-timed until all of it has been read once. An argument is timed until the method has returned; the caller keeps the tensor. A
-reader sums a tensor that another process has put, as ReadOnly<at::Tensor>.
+the call until the caller has the tensor; the actor holds it and keeps it. Since
+its pages may be those of the other process until they are written to, it is
+also timed until all of it has been read once. An argument is timed until the
+method has returned; the caller keeps the tensor. A reader sums a tensor that
+another process has put, as ReadOnly<at::Tensor>.
 
 The peers: a `bytes` field through generated gRPC stubs; the same message as
 gRPC slices over the memory on one connection, copied into a buffer that is
