@@ -8,7 +8,12 @@ namespace miniray::bench {
 namespace {
 
 constexpr char kScript[] = R"(
-import statistics, sys, time
+import os, statistics, sys, time
+
+# Ray prints warnings; they are no answers.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
 import ray
 
 ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False,
@@ -64,7 +69,7 @@ for line in sys.stdin:
     name, _, argument = line.strip().partition(" ")
     work = {"round_trip": round_trip, "flood": flood, "result": result,
             "first_call": first_call}[name]
-    print(work(int(argument or 0)), flush=True)
+    print(work(int(argument or 0)), file=answers, flush=True)
 ray.shutdown()
 )";
 
