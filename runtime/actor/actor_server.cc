@@ -13,6 +13,9 @@
 #include "runtime/actor/call_stream.h"
 #include "runtime/actor/hosted_actor.h"
 #include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/objects/chunk_stream.h"
+#include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
@@ -61,45 +64,59 @@ std::string Metadata(grpc::CallbackServerContext* context, const char* key) {
   return std::string(it->second.data(), it->second.size());
 }
 
-// Sends a kept result in chunks.
-class ResultWriter : public grpc::ServerWriteReactor<v1::ObjectChunk> {
+// Sends a kept result in chunks, from its own memory.
+class ResultWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  explicit ResultWriter(absl::StatusOr<absl::Cord> result) {
+  ResultWriter(absl::StatusOr<absl::Cord> result, int64_t offset) {
+    if (result.ok() &&
+        (offset < 0 || offset > static_cast<int64_t>(result->size()))) {
+      result = absl::InvalidArgumentError("an offset outside of the result");
+    }
     if (!result.ok()) {
       Finish(ToGrpcStatus(result.status()));
       return;
     }
     result_ = *std::move(result);
-    chunk_.set_total_bytes(static_cast<int64_t>(result_.size()));
-    Write();
+    const auto size = static_cast<int64_t>(result_.size());
+    result_.RemovePrefix(static_cast<size_t>(offset));
+    Write({.total_bytes = size});
   }
   void OnWriteDone(bool ok) override {
     if (!ok || result_.empty()) {
       Finish(grpc::Status::OK);
       return;
     }
-    chunk_.clear_total_bytes();
-    Write();
+    Write({});
   }
   void OnDone() override { delete this; }
 
  private:
-  static constexpr size_t kChunkBytes = 1 << 20;
-
-  void Write() {
-    const size_t size = std::min(kChunkBytes, result_.size());
-    absl::CopyCordToString(result_.Subcord(0, size), chunk_.mutable_data());
+  void Write(Chunk chunk) {
+    const size_t size =
+        std::min(static_cast<size_t>(kChunkBytes), result_.size());
+    chunk.data = result_.Subcord(0, size);
     result_.RemovePrefix(size);
-    StartWrite(&chunk_);
+    message_ = EncodeChunk(chunk);
+    StartWrite(&message_);
   }
 
   absl::Cord result_;  // What is left.
-  v1::ObjectChunk chunk_;
+  grpc::ByteBuffer message_;
 };
+
+absl::StatusOr<v1::FetchObjectRequest> ParseFetch(
+    const grpc::ByteBuffer& message) {
+  MR_ASSIGN_OR_RETURN(const absl::Cord bytes, ToCord(message));
+  v1::FetchObjectRequest request;
+  if (!request.ParseFromString(std::string(bytes))) {
+    return absl::InvalidArgumentError("a malformed request");
+  }
+  return request;
+}
 
 constexpr char kNotHere[] = "this process of the actor does not live here";
 
-class Service : public v1::ActorService::WithCallbackMethod_FetchObject<
+class Service : public v1::ActorService::WithRawCallbackMethod_FetchObject<
                     v1::ActorService::WithCallbackMethod_Inspect<
                         v1::ActorService::WithRawCallbackMethod_Channel<
                             v1::ActorService::Service>>> {
@@ -161,18 +178,21 @@ class Service : public v1::ActorService::WithCallbackMethod_FetchObject<
     return reactor;
   }
 
-  grpc::ServerWriteReactor<v1::ObjectChunk>* FetchObject(
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchObject(
       grpc::CallbackServerContext* context,
-      const v1::FetchObjectRequest* request) override {
+      const grpc::ByteBuffer* message) override {
     if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
-      return new ResultWriter(status);
+      return new ResultWriter(status, 0);
     }
+    const absl::StatusOr<v1::FetchObjectRequest> request = ParseFetch(*message);
+    if (!request.ok()) return new ResultWriter(request.status(), 0);
     const std::shared_ptr<HostedActor> actor =
         table_->Find(request->actor_id());
     if (actor == nullptr) {
-      return new ResultWriter(absl::NotFoundError(kNotHere));
+      return new ResultWriter(absl::NotFoundError(kNotHere), 0);
     }
-    return new ResultWriter(actor->FindResult(request->object_id()));
+    return new ResultWriter(actor->FindResult(request->object_id()),
+                            request->offset());
   }
 
  private:

@@ -37,6 +37,12 @@ void SetDeadline(grpc::ClientContext* context, absl::Time deadline) {
   }
 }
 
+// True if the store cannot hand the object over here, but may send it.
+bool MustBeSent(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) ||
+         absl::IsResourceExhausted(status);
+}
+
 // True for the address of a store on this machine, as it seems.
 bool IsHere(const std::string& address) {
   const absl::StatusOr<HostPort> store = ParseHostPort(address);
@@ -201,10 +207,19 @@ absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
     store = object.store_address();
   }
   if (!store.empty()) {
-    absl::StatusOr<absl::Cord> value = MapFromStore(store, object, deadline);
-    if (!absl::IsFailedPrecondition(value.status()) &&
-        !absl::IsResourceExhausted(value.status())) {
-      return value;
+    v1::LocateObjectRequest request;
+    request.set_object_id(object.object_id());
+    request.set_source_address(object.store_address());
+    absl::StatusOr<absl::Cord> value =
+        MapFromStore(store, std::move(request), object.size(), deadline);
+    if (value.ok()) return value;
+    if (!MustBeSent(value.status())) {
+      return Annotate(value.status(),
+                      absl::StrCat(store == object.store_address()
+                                       ? "fetch an object from the node's "
+                                         "store at "
+                                       : "fetch an object to this node from ",
+                                   object.store_address()));
     }
   }
   return FetchFromStore(object, deadline);
@@ -227,6 +242,20 @@ absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
                      info.ok() ? info->cause() : ""));
   }
   MR_RETURN_IF_ERROR(info.status());
+  const std::string what = absl::StrCat("fetch a result from the actor ",
+                                        producer, " at ", info->address());
+  // By the node's store: once for all of its processes.
+  if (!options_.local_store.empty() &&
+      object.size() >= static_cast<int64_t>(kMinHandedOver)) {
+    v1::LocateObjectRequest request;
+    request.set_object_id(object.object_id());
+    request.set_source_address(info->address());
+    request.set_actor_id(object.actor().actor_id());
+    absl::StatusOr<absl::Cord> value = MapFromStore(
+        options_.local_store, std::move(request), object.size(), deadline);
+    if (value.ok()) return value;
+    if (!MustBeSent(value.status())) return Annotate(value.status(), what);
+  }
   const std::shared_ptr<grpc::Channel> channel =
       options_.channels->Get(info->address());
   grpc::ClientContext context;
@@ -239,9 +268,7 @@ absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
                      &context, request);
   absl::StatusOr<absl::Cord> value = Join(&reader, &context, object);
   if (value.ok()) return value;
-  return Annotate(value.status(),
-                  absl::StrCat("fetch a result from the actor ", producer,
-                               " at ", info->address()));
+  return Annotate(value.status(), what);
 }
 
 absl::StatusOr<absl::Cord> ObjectClient::FetchFromStore(
@@ -264,12 +291,9 @@ absl::StatusOr<absl::Cord> ObjectClient::FetchFromStore(
 }
 
 absl::StatusOr<absl::Cord> ObjectClient::MapFromStore(
-    const std::string& store, const v1::ObjectRefValue& object,
+    const std::string& store, v1::LocateObjectRequest request, int64_t size,
     absl::Time deadline) {
   auto stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
-  v1::LocateObjectRequest request;
-  request.set_object_id(object.object_id());
-  request.set_source_address(object.store_address());
   request.set_job_id(options_.job_id);
   request.set_machine(MachineId());
   for (int tries = 1;; ++tries) {
@@ -277,15 +301,11 @@ absl::StatusOr<absl::Cord> ObjectClient::MapFromStore(
     AddToken(&context, options_.token);
     SetDeadline(&context, deadline);
     v1::LocateObjectResponse response;
-    MR_RETURN_IF_ERROR(Annotate(
-        FromGrpcStatus(stub->LocateObject(&context, request, &response)),
-        absl::StrCat(store == object.store_address()
-                         ? "fetch an object from the node's store at "
-                         : "fetch an object to this node from ",
-                     object.store_address())));
-    if (response.file().size() != object.size()) {
+    MR_RETURN_IF_ERROR(
+        FromGrpcStatus(stub->LocateObject(&context, request, &response)));
+    if (response.file().size() != size) {
       return absl::DataLossError(absl::StrCat(
-          "the object ", object.object_id(), " has ", object.size(),
+          "the object ", request.object_id(), " has ", size,
           " bytes, but the node's store has ", response.file().size()));
     }
     absl::StatusOr<absl::Cord> value = MapFile(response.file());

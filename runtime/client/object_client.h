@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
+#include "proto/object.pb.h"
 #include "proto/value.pb.h"
 #include "runtime/client/channel_pool.h"
 
@@ -70,11 +71,12 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
                                             absl::Time deadline);
   absl::StatusOr<absl::Cord> FetchFromStore(const v1::ObjectRefValue& object,
                                             absl::Time deadline);
-  // Maps it from `store`, which is on this machine and brings it if need be.
-  // Errors: FAILED_PRECONDITION, it is not on this machine.
+  // Maps it from `store`, which is on this machine and brings it from where the
+  // request says if need be. Errors: FAILED_PRECONDITION, it is not on this
+  // machine.
   absl::StatusOr<absl::Cord> MapFromStore(const std::string& store,
-                                          const v1::ObjectRefValue& object,
-                                          absl::Time deadline);
+                                          v1::LocateObjectRequest request,
+                                          int64_t size, absl::Time deadline);
   void Free(const std::string& store, const std::string& id, int tries);
   bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -1,11 +1,14 @@
 #include "runtime/objects/object_copier.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/object.grpc.pb.h"
 #include "runtime/base/background.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
@@ -19,6 +22,10 @@ namespace {
 // A source that has more advice than that is not one.
 constexpr int kMaxPeers = 3;
 constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr int kMaxIdsPerMessage = 65536;
+constexpr absl::Duration kCheckTimeout = absl::Seconds(10);
+constexpr char kFromStore[] = "/miniray.v1.ObjectStore/FetchObject";
+constexpr char kFromActor[] = "/miniray.v1.ActorService/FetchObject";
 
 // Cancels a call that nobody wants any more, or that has stood still for
 // `patience`.
@@ -68,6 +75,7 @@ class Guard {
 
 struct ObjectCopier::Copy {
   ObjectTable::Arrival arrival;
+  std::string actor_id;
   const ObjectTable::GiveUp* give_up;
   std::vector<std::string> failed_peers;
   std::unique_ptr<ObjectTable::Incoming> incoming;  // From the first chunk on.
@@ -82,12 +90,15 @@ struct ObjectCopier::Outcome {
 absl::Status ObjectCopier::Bring(const std::string& id,
                                  const std::string& job_id,
                                  const std::string& source,
+                                 const std::string& actor_id,
                                  const ObjectTable::GiveUp& give_up) {
   MR_RETURN_IF_ERROR(ParseHostPort(source).status());
   Copy copy;
   copy.arrival.id = id;
   copy.arrival.job_id = job_id;
-  copy.arrival.source = source;
+  copy.arrival.source =
+      actor_id.empty() ? source : absl::StrCat(source, "/", actor_id);
+  copy.actor_id = actor_id;
   copy.give_up = &give_up;
   Outcome outcome = FetchFrom(source, /*is_peer=*/false, &copy);
   for (int peers = 0; outcome.here.ok() && outcome.there.ok() &&
@@ -110,11 +121,13 @@ absl::Status ObjectCopier::Bring(const std::string& id,
   if (!outcome.here.ok()) return outcome.here;
   if (outcome.there.ok()) {
     return absl::InternalError(
-        absl::StrCat("the store at ", source, " sent nothing"));
+        absl::StrCat("the source at ", source, " sent nothing"));
   }
   if (absl::IsUnavailable(outcome.there)) {
     return absl::UnavailableError(absl::StrCat(
-        "the node whose store at ", source,
+        actor_id.empty() ? "the node whose store at "
+                         : "the actor whose process at ",
+        source,
         " holds the object does not answer: ", outcome.there.message()));
   }
   return outcome.there;
@@ -130,6 +143,8 @@ ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
   request.set_object_id(copy->arrival.id);
   if (is_peer) {
     request.set_from_copy(true);
+  } else if (!copy->actor_id.empty()) {
+    request.set_actor_id(copy->actor_id);
   } else {
     request.set_store_address(options_.address);
     for (const std::string& peer : copy->failed_peers) {
@@ -145,8 +160,9 @@ ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
   // The source is watched by its channel; a peer may wait for others.
   Guard guard(&context, *copy->give_up,
               is_peer ? options_.peer_patience : absl::InfiniteDuration());
-  ChunkReader reader(channel.get(), "/miniray.v1.ObjectStore/FetchObject",
-                     &context, request);
+  ChunkReader reader(channel.get(),
+                     copy->actor_id.empty() ? kFromStore : kFromActor, &context,
+                     request);
   Chunk chunk;
   while (outcome.here.ok() && reader.Read(&chunk)) {
     if (copy->incoming == nullptr) {
@@ -157,7 +173,7 @@ ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
       if (!incoming.ok()) break;
       copy->incoming = *std::move(incoming);
     }
-    if (!is_peer && !chunk.peer_address.empty()) {
+    if (!is_peer && copy->actor_id.empty() && !chunk.peer_address.empty()) {
       outcome.peer_address = chunk.peer_address;
       continue;
     }
@@ -167,6 +183,53 @@ ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
   if (!outcome.here.ok()) context.TryCancel();
   outcome.there = reader.Finish();
   return outcome;
+}
+
+absl::Status ObjectCopier::FindMissing(
+    const std::string& source, const std::vector<std::string>& ids,
+    std::vector<std::string>* missing) const {
+  if (const size_t slash = source.find('/'); slash != std::string::npos) {
+    return AskActor(source.substr(0, slash), source.substr(slash + 1), ids,
+                    missing);
+  }
+  const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
+  for (size_t done = 0; done < ids.size(); done += kMaxIdsPerMessage) {
+    grpc::ClientContext context;
+    PrepareContext(&context, options_.token, kCheckTimeout);
+    v1::CheckObjectsRequest request;
+    v1::CheckObjectsResponse response;
+    request.set_store_address(options_.address);
+    const size_t end = std::min(ids.size(), done + kMaxIdsPerMessage);
+    for (size_t i = done; i < end; ++i) request.add_object_ids(ids[i]);
+    MR_RETURN_IF_ERROR(
+        FromGrpcStatus(stub->CheckObjects(&context, request, &response)));
+    missing->insert(missing->end(), response.missing_ids().begin(),
+                    response.missing_ids().end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ObjectCopier::AskActor(const std::string& address,
+                                    const std::string& actor_id,
+                                    const std::vector<std::string>& ids,
+                                    std::vector<std::string>* missing) const {
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(address);
+  for (const std::string& id : ids) {
+    grpc::ClientContext context;
+    PrepareContext(&context, options_.token, kCheckTimeout);
+    v1::FetchObjectRequest request;
+    request.set_object_id(id);
+    request.set_actor_id(actor_id);
+    // Never wanted: what is there is refused, what is not is not found.
+    request.set_offset(-1);
+    ChunkReader reader(channel.get(), kFromActor, &context, request);
+    const absl::Status status = reader.Finish();
+    if (absl::IsNotFound(status)) missing->push_back(id);
+    if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace miniray

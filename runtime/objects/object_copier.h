@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -26,16 +27,27 @@ class ObjectCopier {
       : options_(std::move(options)), table_(table) {}
 
   // Copies an object from the store at `source`, or from where that advises;
-  // goes on at the source where a peer left off. Blocks. Errors: NOT_FOUND.
+  // goes on at the source where a peer left off. actor_id, if not empty: the
+  // source is the process of an actor that keeps it. Blocks. Errors: NOT_FOUND.
   // UNAVAILABLE, the source does not answer. Those of ObjectTable::Begin.
   absl::Status Bring(const std::string& id, const std::string& job_id,
-                     const std::string& source,
+                     const std::string& source, const std::string& actor_id,
                      const ObjectTable::GiveUp& give_up);
+
+  // Sets `missing` to those of the copies `ids` that `source` has no more.
+  // source: as ObjectTable::ListCopies says. Blocks. Errors: UNAVAILABLE and
+  // DEADLINE_EXCEEDED, it does not answer.
+  absl::Status FindMissing(const std::string& source,
+                           const std::vector<std::string>& ids,
+                           std::vector<std::string>* missing) const;
 
  private:
   struct Copy;
   struct Outcome;
 
+  absl::Status AskActor(const std::string& address, const std::string& actor_id,
+                        const std::vector<std::string>& ids,
+                        std::vector<std::string>* missing) const;
   Outcome FetchFrom(const std::string& address, bool is_peer, Copy* copy);
 
   const Options options_;

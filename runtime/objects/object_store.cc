@@ -32,7 +32,6 @@ namespace {
 constexpr int kMaxMessage = 4 << 20;
 constexpr int kMaxIdsPerMessage = 65536;
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
-constexpr absl::Duration kCheckTimeout = absl::Seconds(10);
 // Looks at copies without an answer of their source, until it counts as gone.
 constexpr int kMaxSilences = 3;
 constexpr absl::Duration kLook = absl::Milliseconds(500);
@@ -145,7 +144,7 @@ class Service : public v1::ObjectStore::Service {
   void CheckCopies() {
     for (const auto& [source, ids] : table_.ListCopies()) {
       std::vector<std::string> missing;
-      const absl::Status status = Ask(source, ids, &missing);
+      const absl::Status status = copier_->FindMissing(source, ids, &missing);
       if (status.ok()) {
         silences_.erase(source);
       } else if (++silences_[source] >= kMaxSilences) {
@@ -292,11 +291,12 @@ class Service : public v1::ObjectStore::Service {
 
   absl::Status Bring(const v1::LocateObjectRequest& request,
                      const ObjectTable::GiveUp& give_up) {
-    if (request.source_address() == address_) {
+    if (request.source_address() == address_ && request.actor_id().empty()) {
       return table_.FindSource(request.object_id(), {}).status();
     }
     MR_RETURN_IF_ERROR(copier_->Bring(request.object_id(), request.job_id(),
-                                      request.source_address(), give_up));
+                                      request.source_address(),
+                                      request.actor_id(), give_up));
     ++fetched_;
     return absl::OkStatus();
   }
@@ -322,27 +322,6 @@ class Service : public v1::ObjectStore::Service {
         [pending](const grpc::Status&) mutable {
           RunInBackground([last = std::move(pending)] {});
         });
-  }
-
-  // Which of `ids` the store at `source` has no more.
-  absl::Status Ask(const std::string& source,
-                   const std::vector<std::string>& ids,
-                   std::vector<std::string>* missing) const {
-    const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
-    for (size_t done = 0; done < ids.size(); done += kMaxIdsPerMessage) {
-      grpc::ClientContext context;
-      PrepareContext(&context, token_, kCheckTimeout);
-      v1::CheckObjectsRequest request;
-      v1::CheckObjectsResponse response;
-      request.set_store_address(address_);
-      const size_t end = std::min(ids.size(), done + kMaxIdsPerMessage);
-      for (size_t i = done; i < end; ++i) request.add_object_ids(ids[i]);
-      MR_RETURN_IF_ERROR(
-          FromGrpcStatus(stub->CheckObjects(&context, request, &response)));
-      missing->insert(missing->end(), response.missing_ids().begin(),
-                      response.missing_ids().end());
-    }
-    return absl::OkStatus();
   }
 
   const std::string token_;

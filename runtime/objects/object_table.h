@@ -52,7 +52,9 @@ class ObjectTable {
     std::string job_id;
     std::string owner;  // Process that it goes with; may be empty.
     int64_t total_bytes = 0;
-    std::string source;  // Of a copy: the store that has it as well.
+    // Of a copy: who has it as well, HOST:PORT of a store, or
+    // HOST:PORT/ACTOR_ID of an actor's process.
+    std::string source;
   };
   // Room for it. Given back by Abandon or kept by Finish.
   struct Incoming {

@@ -140,8 +140,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
     memory_.reset();
     if (supervisor_ != nullptr) {
       constexpr char kReason[] = "its node was stopped (miniray stop)";
-      actors_->EndStarting(kReason);
-      jobs_->EndStarting(kReason);
+      // Without them, it did not come to start.
+      if (actors_ != nullptr) actors_->EndStarting(kReason);
+      if (jobs_ != nullptr) jobs_->EndStarting(kReason);
       supervisor_->StopAll(options_.stop_grace);
       v1::NodeMessage leaving;
       leaving.mutable_leaving();

@@ -355,6 +355,24 @@ TEST(ObjectsTest, AKeptResultDoesNotPassTheDriver) {
   EXPECT_TRUE(Eventually([&] { return kept_bytes() == 0; }));
 }
 
+TEST(ObjectsTest, AKeptResultComesToEachNodeOnce) {
+  TestCluster cluster({.node_cpus = {4, 4}});
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 8);
+  auto made =
+      readers[0].With({.keep_result = true}).Call<&Reader::Make>(5'000'000);
+  std::vector<ObjectRef<int64_t>> sizes;
+  for (const auto& reader : readers) {
+    sizes.push_back(reader.Call<&Reader::Size>(made));
+    sizes.push_back(reader.Call<&Reader::SizeOf>(made));
+  }
+  const auto values = GetAll(sizes, kLong);
+  ASSERT_THAT(values, IsOk());
+  EXPECT_THAT(*values, testing::Each(5'000'000));
+  EXPECT_EQ(cluster.daemon(0).object_stats().fetched, 1);
+  EXPECT_EQ(cluster.daemon(1).object_stats().fetched, 1);
+}
+
 TEST(ObjectsTest, AKeptResultIsLostWithItsProcess) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();

@@ -257,6 +257,35 @@ TEST(BroadcastTest, ManyNodesAtOnceGetItFromEachOther) {
   }
 }
 
+TEST(BroadcastTest, NodesThatDieMeanwhileHoldUpNobody) {
+  auto source = StartStore();
+  const std::string value = Noise(kBytes);
+  for (int round = 0; round < 5; ++round) {
+    const std::string id = absl::StrCat("o", round);
+    ASSERT_THAT(Peer(*source).Put(id, value), IsOk());
+    std::vector<std::unique_ptr<ObjectStore>> nodes;
+    for (int i = 0; i < 6; ++i) nodes.push_back(StartStore());
+    std::atomic<int> good = 0;
+    std::vector<std::thread> readers;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      readers.emplace_back([&, i, peer = std::make_shared<Peer>(*nodes[i])] {
+        auto mapped = peer->Map(id, source->address());
+        if (i % 3 != 1) {
+          ASSERT_THAT(mapped, IsOk());
+        }
+        if (mapped.ok()) good += *mapped == value;
+      });
+    }
+    // Every third, at some moment of the transfer.
+    absl::SleepFor(absl::Milliseconds(5 + 10 * round));
+    nodes[1].reset();
+    nodes[4].reset();
+    for (std::thread& reader : readers) reader.join();
+    EXPECT_GE(good, 4);
+    ASSERT_THAT(Peer(*source).Free(id), IsOk());
+  }
+}
+
 TEST(BroadcastTest, ASourceThatGoesOnSendingElsewhereIsGivenUp) {
   // It sends everybody to a peer that has nothing.
   class Evasive : public v1::ObjectStore::Service {

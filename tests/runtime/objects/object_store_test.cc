@@ -4,13 +4,16 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/actor.grpc.pb.h"
 #include "runtime/objects/memory_file.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/objects/store_peer.h"
@@ -128,6 +131,62 @@ TEST(ObjectStoreTest, CopiesDoNotOutliveTheirObjects) {
   for (int i = 0; i < 10000 && node->stats().objects > 1; ++i) usleep(2000);
   EXPECT_EQ(node->stats().objects, 1);
   EXPECT_EQ(*Peer(*node).Map("a", source->address()), "one");
+}
+
+// The process of an actor that keeps the result "r".
+class KeepingActor : public v1::ActorService::Service {
+ public:
+  KeepingActor() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+
+  grpc::Status FetchObject(
+      grpc::ServerContext*, const v1::FetchObjectRequest* request,
+      grpc::ServerWriter<v1::ObjectChunk>* writer) override {
+    EXPECT_EQ(request->actor_id(), "actor");
+    if (released || request->object_id() != "r") {
+      return grpc::Status(grpc::StatusCode::NOT_FOUND, "it was released");
+    }
+    if (request->offset() < 0) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an offset");
+    }
+    ++sent;
+    v1::ObjectChunk chunk;
+    chunk.set_total_bytes(6);
+    chunk.set_data("result");
+    writer->Write(chunk);
+    return grpc::Status::OK;
+  }
+
+  const std::string& address() const { return address_; }
+  std::atomic<bool> released = false;
+  std::atomic<int> sent = 0;
+
+ private:
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(ObjectStoreTest, AResultThatAnActorKeepsIsCopiedOnceUntilItIsReleased) {
+  KeepingActor actor;
+  auto node = StartStore({.check_period = absl::Milliseconds(50)});
+  Peer peer(*node);
+  EXPECT_EQ(*peer.Map("r", actor.address(), "actor"), "result");
+  EXPECT_EQ(*peer.Map("r", actor.address(), "actor"), "result");
+  EXPECT_EQ(actor.sent, 1);
+  EXPECT_THAT(peer.Map("other", actor.address(), "actor"),
+              StatusIs(absl::StatusCode::kNotFound));
+  usleep(200'000);  // Some checks; it stays.
+  EXPECT_EQ(node->stats().objects, 1);
+  actor.released = true;
+  for (int i = 0; i < 10000 && node->stats().objects > 0; ++i) usleep(2000);
+  EXPECT_EQ(node->stats().objects, 0);
 }
 
 TEST(ObjectStoreTest, ASourceThatIsGoneIsAClearError) {

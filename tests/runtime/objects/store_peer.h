@@ -93,12 +93,14 @@ class Peer {
   }
 
   absl::StatusOr<absl::Cord> Map(const std::string& id,
-                                 const std::string& source) {
+                                 const std::string& source,
+                                 const std::string& actor_id = "") {
     grpc::ClientContext context;
     PrepareContext(&context, token_, absl::Seconds(30));
     v1::LocateObjectRequest request;
     request.set_object_id(id);
     request.set_source_address(source);
+    request.set_actor_id(actor_id);
     request.set_job_id("job-1");
     request.set_machine(MachineId());
     v1::LocateObjectResponse response;
