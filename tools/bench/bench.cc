@@ -25,6 +25,8 @@ ABSL_FLAG(std::string, role, "", "For the program itself: what a child does.");
 namespace miniray::bench {
 namespace {
 
+constexpr char kTransportVariable[] = "MINIRAY_LOCAL_TRANSPORT";
+
 constexpr char kCommonHelp[] = R"(
   --rounds=N   how often everything is measured, in turn (default 7)
   --wait_idle=S  before each round, wait so many seconds at most until the rest
@@ -104,6 +106,22 @@ bool AsksForHelp(int argc, char** argv) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> TcpEnvironment() {
+  return {{kTransportVariable, "tcp"}, {"MINIRAY_SHARED_MEMORY_MB", "0"}};
+}
+
+bool UsesOnlyTcp() { return std::getenv(kTransportVariable) != nullptr; }
+
+std::map<std::string, std::string> TransportOfThisProcess() {
+  std::map<std::string, std::string> environment;
+  for (const auto& [name, unused] : TcpEnvironment()) {
+    if (const char* value = std::getenv(name.c_str())) {
+      environment[name] = value;
+    }
+  }
+  return environment;
+}
 
 int Main(int argc, char** argv, const Program& program) {
   if (AsksForHelp(argc, argv)) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,10 +16,14 @@
 
 namespace miniray::bench {
 
-// Set to "tcp", keeps two processes of one machine from using anything else
-// than TCP between them.
-inline constexpr char kTransportVariable[] = "MINIRAY_LOCAL_TRANSPORT";
-inline constexpr char kTcp[] = "tcp";
+// What, in the environment of two processes of one machine, keeps them from
+// using anything else than TCP between them.
+std::vector<std::pair<std::string, std::string>> TcpEnvironment();
+// Whether this process has it.
+bool UsesOnlyTcp();
+// What of it this process has: for ActorOptions::env, so that actors speak to
+// it as it does to them.
+std::map<std::string, std::string> TransportOfThisProcess();
 
 struct Program {
   std::string name;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,11 +99,7 @@ absl::StatusOr<std::string> Answer(const ActorHandle<Counter>& counter,
 }
 
 absl::StatusOr<ActorHandle<Counter>> MakeCounter() {
-  // The actor speaks to its caller as that does to it.
-  ActorOptions options;
-  if (const char* transport = std::getenv(kTransportVariable)) {
-    options.env[kTransportVariable] = transport;
-  }
+  const ActorOptions options = {.env = TransportOfThisProcess()};
   // The connection lives as long as the process.
   static absl::StatusOr<Cluster> cluster = Cluster::Connect();
   if (!cluster.ok()) return cluster.status();
@@ -153,7 +148,7 @@ absl::Status Measure(Table* table) {
                       Cluster::Connect({.embedded_num_cpus = 8}));
   MR_ASSIGN_OR_RETURN(const auto local, StartCallers(cluster, 1, {}));
   MR_ASSIGN_OR_RETURN(const auto tcp,
-                      StartCallers(cluster, 1, {{kTransportVariable, kTcp}}));
+                      StartCallers(cluster, 1, TcpEnvironment()));
   MR_ASSIGN_OR_RETURN(const auto four, StartCallers(cluster, kCallers, {}));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> ray, StartRay());
 

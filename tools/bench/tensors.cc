@@ -4,7 +4,6 @@
 //   bazel-bin/tools/bench/tensors [--mb=N] [--rounds=N] [--json] [--check]
 
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -134,11 +133,7 @@ int64_t Bytes() { return int64_t{absl::GetFlag(FLAGS_mb)} * 1000000; }
 class Caller {
  public:
   static absl::StatusOr<std::unique_ptr<Caller>> Start() {
-    // The actor speaks to its caller as that does to it.
-    ActorOptions options;
-    if (const char* transport = std::getenv(kTransportVariable)) {
-      options.env[kTransportVariable] = transport;
-    }
+    const ActorOptions options = {.env = TransportOfThisProcess()};
     MR_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Connect());
     MR_ASSIGN_OR_RETURN(ActorHandle<Holder> holder,
                         cluster.CreateActor<Holder>(options, Bytes()));
@@ -159,6 +154,9 @@ class Caller {
     if (and_read) sum_ += Sum(tensor->data_ptr<float>(), tensor->numel());
     const double seconds = SecondsSince(start);
     MR_RETURN_IF_ERROR(CheckTensor(*tensor, Bytes()));
+    if (UsesOnlyTcp() && IsShared(tensor->data_ptr())) {
+      return absl::InternalError("it came through shared memory, not TCP");
+    }
     return seconds;
   }
 
@@ -247,7 +245,7 @@ absl::Status Measure(Table* table) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> local,
                       StartCaller(cluster, {}));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> tcp,
-                      StartCaller(cluster, {{kTransportVariable, kTcp}}));
+                      StartCaller(cluster, TcpEnvironment()));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> ray, StartRay());
   WarmMemory memory(bytes);
 
