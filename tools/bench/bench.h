@@ -36,7 +36,7 @@ struct Program {
 
 // The rest of main, after miniray::Init: reads --rounds, --json, --check and
 // --help, measures, prints. Returns 0; with --check, 1 if a target was missed;
-// 2 if it could not measure, or does not know a flag.
+// 2 if it could not measure.
 int Main(int argc, char** argv, const Program& program);
 
 // MediansInTurn with --rounds; before each turn it waits, at most --wait_idle
