@@ -28,8 +28,9 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
  public:
   struct Options {
     std::string token;
+    // With which goes what this process puts: one of the two. See
+    // v1.ObjectChunk.
     std::string job_id;
-    // This process, with which goes what it puts: see v1.ObjectChunk.
     std::string owner;
     // HOST:PORT of the store of the node that this process belongs to; empty in
     // a driver, which looks for one.

@@ -381,8 +381,7 @@ class ObjectStoreImpl : public ObjectStore {
   const std::string& address() const override { return address_; }
 
   void EndJob(absl::string_view job_id) override {
-    // The head tells the other nodes.
-    service_.table().EndJob(job_id);
+    service_.FreeCopies(service_.table().EndJob(job_id));
   }
 
   void EndOwner(absl::string_view owner) override {

@@ -240,6 +240,52 @@ TEST(ObjectsTest, WhatAnActorHasPutEndsWithItsProcess) {
   EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 2) == 0; }));
 }
 
+TEST(ObjectsTest, ADetachedActorPutsValuesAfterItsDriverHasLeft) {
+  TestCluster cluster;
+  {
+    Cluster first = cluster.Connect();
+    auto kept = first.CreateActor<Reader>({.name = "kept", .detached = true});
+    ASSERT_THAT(kept, IsOk());
+    ASSERT_THAT(kept->WaitReady(kLong), IsOk());
+    ASSERT_THAT(first.Put(std::string(1000, 'x')).Get(kLong), IsOk());
+    const auto ref = first.Put(std::string(1000, 'x'));
+    ASSERT_THAT(ref.Get(kLong), IsOk());
+    first.Shutdown();
+  }
+  // The end of its job has come to the node.
+  ASSERT_TRUE(Eventually([&] { return ObjectsIn(cluster, 1) == 0; }));
+  Cluster driver = cluster.Connect();
+  const std::vector<ActorHandle<Reader>> readers = Readers(driver, 1);
+  auto kept = driver.GetActor<Reader>("kept");
+  ASSERT_THAT(kept, IsOk());
+  EXPECT_EQ(*kept->Call<&Reader::HoldFor>(1'000'000, readers[0]).Get(kLong),
+            1'000'000);
+  EXPECT_EQ(ObjectsIn(cluster, 1), 1);
+}
+
+TEST(ObjectsTest, InASharedProcessValuesEndWithTheProcess) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  std::vector<ActorHandle<Reader>> light;
+  for (int i = 0; i < 2; ++i) {
+    light.push_back(*driver.CreateActor<Reader>(
+        {.resources = {.cpu = 0}, .shared_process = "light"}));
+    ASSERT_THAT(light.back().WaitReady(kLong), IsOk());
+  }
+  ASSERT_EQ(cluster.Info(light[0]).pid(), cluster.Info(light[1]).pid());
+  EXPECT_EQ(*light[1].Call<&Reader::HoldFor>(1'000'000, light[0]).Get(kLong),
+            1'000'000);
+  EXPECT_EQ(ObjectsIn(cluster, 1), 1);
+  // The first one, of which the process has its name.
+  ASSERT_THAT(light[0].Kill(), IsOk());
+  EXPECT_TRUE(Eventually(
+      [&] { return cluster.Info(light[0]).state() == v1::ACTOR_STATE_DEAD; }));
+  EXPECT_EQ(*light[1].Call<&Reader::Sum>(1, 2).Get(kLong), 3);
+  EXPECT_EQ(ObjectsIn(cluster, 1), 1);
+  EXPECT_FALSE(light[1].Call<&Reader::Die>().Get(kLong).ok());
+  EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 1) == 0; }));
+}
+
 TEST(ObjectsTest, WhatAKilledDriverHasPutEndsWithIt) {
   TestCluster cluster;
   int said[2];

@@ -149,6 +149,16 @@ TEST_F(StartStopTest, HeadWhoseDaemonCannotStartIsNotLeft) {
   EXPECT_THAT(Records(), IsEmpty());
 }
 
+TEST_F(StartStopTest, ASpillFolderThatCannotBeUsedIsAClearError) {
+  const std::string address = StartHead();
+  const CommandResult result =
+      Run({"start", "--address", address, "--object_spill_dir=/proc/none"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("the spill folder"));
+  EXPECT_THAT(result.err, HasSubstr("/proc/none"));
+  EXPECT_THAT(Records(), SizeIs(1));
+}
+
 TEST_F(StartStopTest, KilledDaemonIsNotAliveAnyMore) {
   const std::string address = StartHead();
   const pid_t living = StartDaemon(address, {"--num_cpus=1"});

@@ -62,6 +62,13 @@ TEST(ObjectStoreTest, AnObjectComesToANodeOnceHoweverManyAsk) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(source->stats().served, 1);
   EXPECT_EQ(node->stats().fetched, 1);
+  // All of them have the same memory mapped.
+  const auto one = Peer(*node).Locate("o", source->address());
+  const auto two = Peer(*node).Locate("o", source->address());
+  ASSERT_THAT(one, IsOk());
+  ASSERT_THAT(two, IsOk());
+  EXPECT_EQ(one->inode(), two->inode());
+  EXPECT_EQ(node->stats().bytes, 20'000'000);
   // Freed at its source: gone here as well.
   ASSERT_THAT(Peer(*source).Free("o"), IsOk());
   for (int i = 0; i < 5000 && node->stats().objects > 0; ++i) usleep(2000);
@@ -126,8 +133,10 @@ TEST(ObjectStoreTest, CopiesDoNotOutliveTheirObjects) {
   ASSERT_THAT(Peer(*node).Map("b", source->address()), IsOk());
   ASSERT_THAT(Peer(*node).Map("c", lost->address()), IsOk());
   EXPECT_EQ(node->stats().objects, 3);
-  source->EndJob("job-2");  // As if nobody had told the node.
   lost.reset();
+  for (int i = 0; i < 10000 && node->stats().objects > 2; ++i) usleep(2000);
+  EXPECT_EQ(node->stats().objects, 2);
+  source->EndJob("job-2");
   for (int i = 0; i < 10000 && node->stats().objects > 1; ++i) usleep(2000);
   EXPECT_EQ(node->stats().objects, 1);
   EXPECT_EQ(*Peer(*node).Map("a", source->address()), "one");

@@ -105,6 +105,35 @@ TEST(SpillingTest, WhoHasAnObjectMappedKeepsIt) {
   EXPECT_EQ(*mapped, Noise(3 * kMega));
 }
 
+TEST(SpillingTest, WhatIsBeingSentStaysInMemory) {
+  const Folder folder;
+  auto store =
+      StartStore({.max_bytes = 90 * kMega, .spill_folder = folder.path()});
+  Peer peer(*store);
+  ASSERT_THAT(peer.Put("sent", Noise(40 * kMega, 1)), IsOk());
+  ASSERT_THAT(peer.Put("idle", Noise(40 * kMega, 2)), IsOk());
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(store->address());
+  grpc::ClientContext context;
+  PrepareContext(&context, "secret", absl::Seconds(50));
+  v1::FetchObjectRequest request;
+  request.set_object_id("sent");
+  const auto reader =
+      v1::ObjectStore::NewStub(channel)->FetchObject(&context, request);
+  v1::ObjectChunk chunk;
+  ASSERT_TRUE(reader->Read(&chunk));  // The rest waits for us.
+  std::string value = chunk.data();
+  ASSERT_EQ(*peer.Map("idle", store->address()), Noise(40 * kMega, 2));
+  // Used longest ago, but in use: the other one has to leave.
+  ASSERT_THAT(peer.Put("next", Noise(40 * kMega, 3)), IsOk());
+  EXPECT_EQ(store->stats().spilled_objects, 1);
+  while (reader->Read(&chunk)) value += chunk.data();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(value, Noise(40 * kMega, 1));
+  EXPECT_EQ(store->stats().spilled_objects, 1);
+  ASSERT_THAT(peer.Map("sent", store->address()), IsOk());
+  EXPECT_EQ(store->stats().spilled_objects, 1);  // It was there.
+}
+
 TEST(SpillingTest, WhatIsNeededAtOnceIsServedThoughItDoesNotFitTogether) {
   const Folder folder;
   auto source = StartStore();

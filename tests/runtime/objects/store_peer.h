@@ -92,9 +92,9 @@ class Peer {
     return FromGrpcStatus(stub_->AdoptObject(&context, request, &response));
   }
 
-  absl::StatusOr<absl::Cord> Map(const std::string& id,
-                                 const std::string& source,
-                                 const std::string& actor_id = "") {
+  absl::StatusOr<v1::SharedFile> Locate(const std::string& id,
+                                        const std::string& source,
+                                        const std::string& actor_id = "") {
     grpc::ClientContext context;
     PrepareContext(&context, token_, absl::Seconds(30));
     v1::LocateObjectRequest request;
@@ -107,7 +107,15 @@ class Peer {
     const absl::Status status =
         FromGrpcStatus(stub_->LocateObject(&context, request, &response));
     if (!status.ok()) return status;
-    return MapFile(response.file());
+    return response.file();
+  }
+
+  absl::StatusOr<absl::Cord> Map(const std::string& id,
+                                 const std::string& source,
+                                 const std::string& actor_id = "") {
+    const absl::StatusOr<v1::SharedFile> file = Locate(id, source, actor_id);
+    if (!file.ok()) return file.status();
+    return MapFile(*file);
   }
 
   absl::Status Free(const std::string& id) {
