@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ps/kernels.h"
+#include "ps/parallel_for.h"
 #include "ps/tensor_math.h"
+#include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
 namespace {
@@ -16,15 +18,31 @@ std::string Describe(const std::vector<int64_t>& shape, at::ScalarType dtype) {
                       "]");
 }
 
+// Elements that one thread looks through at a time.
+constexpr int64_t kPiece = 1 << 20;
+
 // Returns the flat index of the first value that is infinite or NaN, or -1.
 int64_t FindNonFinite(const at::Tensor& tensor) {
   at::Tensor values = tensor.detach().cpu();
   if (values.is_complex()) values = at::view_as_real(values.resolve_conj());
   const bool is_double = values.scalar_type() == at::kDouble;
   values = values.to(is_double ? at::kDouble : at::kFloat).contiguous();
-  const int64_t index =
-      is_double ? FirstNonFinite(values.data_ptr<double>(), values.numel())
-                : FirstNonFinite(values.data_ptr<float>(), values.numel());
+  const int64_t size = values.numel();
+  std::atomic<int64_t> first = size;
+  ParallelFor((size + kPiece - 1) / kPiece, [&](int64_t piece) {
+    const int64_t begin = piece * kPiece;
+    if (begin >= first.load(std::memory_order_relaxed)) return;
+    const int64_t length = std::min(kPiece, size - begin);
+    const int64_t found =
+        is_double ? FirstNonFinite(values.data_ptr<double>() + begin, length)
+                  : FirstNonFinite(values.data_ptr<float>() + begin, length);
+    if (found < 0) return;
+    int64_t before = first.load();
+    while (begin + found < before &&
+           !first.compare_exchange_weak(before, begin + found)) {
+    }
+  });
+  const int64_t index = first == size ? -1 : first.load();
   return index > 0 && tensor.is_complex() ? index / 2 : index;
 }
 
@@ -40,6 +58,11 @@ ModelLayout ModelLayout::Of(const NamedTensors& weights) {
 }
 
 absl::Status CheckValues(const NamedTensors& weights, absl::string_view who) {
+  MR_RETURN_IF_ERROR(CheckForm(weights, who));
+  return CheckFinite(weights, who);
+}
+
+absl::Status CheckForm(const NamedTensors& weights, absl::string_view who) {
   if (weights.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(who, ": the model has no tensors"));
@@ -57,6 +80,12 @@ absl::Status CheckValues(const NamedTensors& weights, absl::string_view who) {
                        tensor.defined() ? "sparse or quantized" : "undefined",
                        "; only dense tensors can be synchronised"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFinite(const NamedTensors& weights, absl::string_view who) {
+  for (const auto& [name, tensor] : weights) {
     if (!IsFloat(tensor)) continue;
     const int64_t index = FindNonFinite(tensor);
     if (index >= 0) {

@@ -34,6 +34,10 @@ struct ModelLayout {
 // who: begins the message, "worker 2".
 absl::Status CheckValues(const NamedTensors& weights, absl::string_view who);
 
+// The two parts of CheckValues.
+absl::Status CheckForm(const NamedTensors& weights, absl::string_view who);
+absl::Status CheckFinite(const NamedTensors& weights, absl::string_view who);
+
 // Checks that `weights` look like `expected`, which is what `expected_of` has.
 absl::Status CheckLayout(const NamedTensors& weights,
                          const ModelLayout& expected, absl::string_view who,

@@ -6,19 +6,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "runtime/shm/shared_bytes.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "runtime/wire/codec.h"
 
 namespace miniray::ps {
 
 // As an argument it is the NamedTensors that it was made from; all calls share
-// one copy of the bytes. Immutable.
+// one copy of the bytes, or none: those of tensors in shared memory. Immutable.
 struct EncodedWeights {
   absl::Cord value;  // A serialized Value.
 
+  // The weights must not change afterwards.
   static absl::StatusOr<EncodedWeights> Of(const NamedTensors& weights) {
-    MR_ASSIGN_OR_RETURN(absl::Cord value, EncodeValue(weights));
-    return EncodedWeights{std::move(value)};
+    MR_ASSIGN_OR_RETURN(absl::Cord value,
+                        EncodeValue(ReadOnly<NamedTensors>{weights}));
+    return EncodedWeights{MoveToSharedMemory(std::move(value))};
   }
 };
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "runtime/base/copy.h"
+
 namespace miniray::ps {
 namespace {
 
@@ -15,8 +17,8 @@ constexpr size_t kGroup = 4;
 constexpr int64_t kBlock = 2048;
 
 // One group over the block of `size` from `begin`: sums = (kFirst ? 0 : sums) +
-// the products, then, if kLast, out = sums. Always inlined, so that it is
-// compiled for its caller's instruction set.
+// the products, then, if kLast, out = sums, the block alone. Always inlined, so
+// that it is compiled for its caller's instruction set.
 template <size_t kInputs, bool kFirst, bool kLast, class T>
 [[gnu::always_inline]] inline void Accumulate(const T* const* inputs,
                                               const double* coefficients,
@@ -28,7 +30,6 @@ template <size_t kInputs, bool kFirst, bool kLast, class T>
     in[k] = inputs[k] + begin;
     coefficient[k] = coefficients[k];
   }
-  out += begin;
   // Where `out` is one of the inputs, iterations are independent all the same.
 #pragma GCC ivdep
   for (int64_t i = 0; i < size; ++i) {
@@ -72,23 +73,33 @@ template <class T>
     absl::Span<const T* const> inputs, absl::Span<const double> coefficients,
     int64_t size, T* out) {
   alignas(32) double sums[kBlock];
+  alignas(64) T result[kBlock];
   const size_t num_inputs = inputs.size();
+  // A large result is not read again soon: its memory need not be read for it.
+  const bool past_cache =
+      static_cast<size_t>(size) * sizeof(T) >= kPastCacheBytes;
   for (int64_t begin = 0; begin < size; begin += kBlock) {
     const int64_t length = std::min(kBlock, size - begin);
+    T* const target = past_cache ? result : out + begin;
     for (size_t k = 0; k < num_inputs; k += kGroup) {
       const size_t group = std::min(kGroup, num_inputs - k);
       const T* const* in = inputs.data() + k;
       const double* c = coefficients.data() + k;
       const bool last = k + group == num_inputs;
       if (k == 0 && last) {
-        AccumulateGroup<true, true>(in, c, group, begin, length, sums, out);
+        AccumulateGroup<true, true>(in, c, group, begin, length, sums, target);
       } else if (k == 0) {
-        AccumulateGroup<true, false>(in, c, group, begin, length, sums, out);
+        AccumulateGroup<true, false>(in, c, group, begin, length, sums, target);
       } else if (last) {
-        AccumulateGroup<false, true>(in, c, group, begin, length, sums, out);
+        AccumulateGroup<false, true>(in, c, group, begin, length, sums, target);
       } else {
-        AccumulateGroup<false, false>(in, c, group, begin, length, sums, out);
+        AccumulateGroup<false, false>(in, c, group, begin, length, sums,
+                                      target);
       }
+    }
+    if (past_cache) {
+      CopyPastCache(out + begin, result,
+                    static_cast<size_t>(length) * sizeof(T));
     }
   }
 }

@@ -9,12 +9,15 @@
 #include "absl/time/clock.h"
 #include "ps/await_calls.h"
 #include "ps/encoded_weights.h"
+#include "runtime/actor/registry.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
 namespace {
 
 constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
+
+constexpr char kLendWeights[] = "LendWeights";
 
 double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
@@ -32,6 +35,16 @@ absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) {
     }
   }
   return absl::OkStatus();
+}
+
+// What to call for a worker's weights.
+std::string PullMethod(const AnyActorHandle& worker) {
+  // Workers are of this program or its plug-ins; of a foreign class nothing is
+  // known.
+  const auto found =
+      miniray::internal::ActorRegistry::Get().Find(worker.class_name());
+  return found.ok() && (*found)->methods.contains(kLendWeights) ? kLendWeights
+                                                                : "GetWeights";
 }
 
 std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
@@ -69,7 +82,8 @@ absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
   stats_.seconds_pull += result.seconds_pull;
 
   start = absl::Now();
-  MR_ASSIGN_OR_RETURN(NamedTensors aggregated, Aggregate(contributions));
+  MR_ASSIGN_OR_RETURN(NamedTensors aggregated,
+                      Aggregate(contributions, workers));
   Replace(std::move(aggregated));
   contributions.clear();  // The push needs memory too.
   result.seconds_aggregate = SecondsSince(start);
@@ -86,23 +100,26 @@ absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
 
 absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
     const std::vector<AnyActorHandle>& workers) {
-  std::vector<ObjectRef<NamedTensors>> refs;
+  std::vector<ObjectRef<ReadOnly<NamedTensors>>> refs;
   std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
   for (const AnyActorHandle& worker : workers) {
-    refs.push_back(worker.CallByName<NamedTensors>("GetWeights"));
+    refs.push_back(
+        worker.CallByName<ReadOnly<NamedTensors>>(PullMethod(worker)));
     calls.push_back(refs.back().state());
   }
   std::vector<Contribution> contributions(workers.size());
   MR_RETURN_IF_ERROR(AwaitCalls(
       calls, workers, "pull of weights", kReminderPeriod, [&](size_t i) {
         const std::string who = WorkerName(i, workers[i]);
-        absl::StatusOr<NamedTensors> weights = refs[i].Get();
+        absl::StatusOr<ReadOnly<NamedTensors>> weights = refs[i].Get();
         refs[i] = {};  // The bytes that they came in are not needed any more.
         calls[i] = nullptr;
         if (!weights.ok()) return Annotate(weights.status(), who);
         contributions[i].worker_id = static_cast<int>(i);
-        contributions[i].tensors = *std::move(weights);
-        return CheckValues(contributions[i].tensors, who);
+        contributions[i].tensors = std::move(weights->value);
+        MR_RETURN_IF_ERROR(CheckForm(contributions[i].tensors, who));
+        if (strategy_->PassesOnNonFinite()) return absl::OkStatus();
+        return CheckFinite(contributions[i].tensors, who);
       }));
   const ModelLayout first = ModelLayout::Of(contributions.front().tensors);
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -118,7 +135,8 @@ absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
 }
 
 absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
-    const std::vector<Contribution>& contributions) {
+    const std::vector<Contribution>& contributions,
+    const std::vector<AnyActorHandle>& workers) {
   const std::string who = absl::StrCat("strategy ", stats_.strategy);
   absl::StatusOr<NamedTensors> result;
   try {
@@ -128,7 +146,18 @@ absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
   }
   if (!result.ok()) return Annotate(result.status(), who);
   // A strategy may be anybody's: a mistake in one must not reach the workers.
-  absl::Status status = CheckValues(*result, "its result");
+  absl::Status status = CheckForm(*result, "its result");
+  if (status.ok()) {
+    status = CheckFinite(*result, "its result");
+    if (!status.ok() && strategy_->PassesOnNonFinite()) {
+      for (const Contribution& contribution : contributions) {
+        MR_RETURN_IF_ERROR(CheckFinite(
+            contribution.tensors,
+            WorkerName(static_cast<size_t>(contribution.worker_id),
+                       workers[static_cast<size_t>(contribution.worker_id)])));
+      }
+    }
+  }
   if (status.ok()) {
     status =
         CheckLayout(*result, ModelLayout::Of(contributions.front().tensors),

@@ -11,7 +11,13 @@
 // A worker is an actor of any class with the methods
 //   NamedTensors GetWeights();
 //   void SetWeights(NamedTensors weights);
-// and is known to the server by its index among the workers.
+// and is known to the server by its index among the workers. Instead of
+// GetWeights, the server calls
+//   ReadOnly<NamedTensors> LendWeights();
+// where the class has it: what it returns may be the memory that the worker
+// trains in (train/state_dict.h), for it is only read until SetWeights is
+// called or the synchronisation has failed. SetWeights may take a ReadOnly,
+// too.
 
 #ifndef MINIRAY_PS_PARAMETER_SERVER_H_
 #define MINIRAY_PS_PARAMETER_SERVER_H_
@@ -112,7 +118,8 @@ class ParameterServer {
   absl::StatusOr<std::vector<Contribution>> Pull(
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<NamedTensors> Aggregate(
-      const std::vector<Contribution>& contributions);
+      const std::vector<Contribution>& contributions,
+      const std::vector<AnyActorHandle>& workers);
   absl::Status Push(const std::vector<AnyActorHandle>& workers);
   void Replace(NamedTensors weights);
 

@@ -28,12 +28,13 @@ class SyncStrategy {
   //
   // contributions: at least one, in the order of worker_id, and checked: all
   //   have the same names, shapes and element types, in the same order as at
-  //   the earlier synchronisations, and hold finite values only. Dense, on the
-  //   CPU, contiguous.
+  //   the earlier synchronisations, and hold finite values only (but see
+  //   PassesOnNonFinite). Dense, on the CPU, contiguous. They may lie in the
+  //   workers' own memory: they are read only, and valid until this returns.
   //
-  // The result must depend on the contributions and on earlier calls alone. It
-  // may share memory with an earlier result: the server keeps only the last. On
-  // an error, earlier results are unchanged.
+  // The result must depend on the contributions and on earlier calls alone, and
+  // does not change afterwards: workers may still read it at the next
+  // synchronisation.
   //
   // The rule for tensors that are not floating-point numbers, BatchNorm's
   // num_batches_tracked say: the elementwise maximum (tensor_math.h has it).
@@ -43,6 +44,11 @@ class SyncStrategy {
   // The server's weights were replaced from outside (PushWeights): a strategy
   // that remembers starts anew from these.
   virtual void Reset(const NamedTensors& weights) {}
+
+  // True if a value that is infinite or NaN in a contribution always makes one
+  // in the result, and the strategy remembers nothing. The server then checks
+  // the result alone, which spares it reading all contributions once more.
+  virtual bool PassesOnNonFinite() const { return false; }
 
   // True if Contribution::weight matters. SetWorkerWeight is an error where it
   // does not, rather than without effect.

@@ -1,11 +1,15 @@
 #include "ps/tensor_math.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "ATen/ops/empty.h"
 #include "ATen/ops/maximum.h"
 #include "ATen/ops/view_as_real.h"
 #include "ps/kernels.h"
+#include "ps/parallel_for.h"
+#include "runtime/tensor/shared_tensors.h"
 
 namespace miniray::ps {
 namespace {
@@ -28,6 +32,27 @@ void Run(absl::Span<const at::Tensor> inputs,
   data.reserve(inputs.size());
   for (const at::Tensor& input : inputs) data.push_back(input.data_ptr<T>());
   LinearCombination(data, coefficients, out->numel(), out->data_ptr<T>());
+}
+
+// Elements that one thread computes at a time.
+constexpr int64_t kPiece = 1 << 18;
+
+struct Piece {
+  size_t tensor;
+  int64_t begin, size;
+};
+
+template <class T>
+void RunPiece(const std::vector<at::Tensor>& inputs,
+              absl::Span<const double> coefficients, const Piece& piece,
+              const at::Tensor& out) {
+  std::vector<const T*> data;
+  data.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    data.push_back(input.data_ptr<T>() + piece.begin);
+  }
+  LinearCombination(data, coefficients, piece.size,
+                    out.data_ptr<T>() + piece.begin);
 }
 
 }  // namespace
@@ -83,28 +108,47 @@ std::vector<at::Tensor> TensorsAt(absl::Span<const Contribution> contributions,
   return tensors;
 }
 
-void CombineModels(absl::Span<const Contribution> contributions,
-                   absl::Span<const double> coefficients, double keep,
-                   NamedTensors* out) {
+NamedTensors CombineModels(absl::Span<const Contribution> contributions,
+                           absl::Span<const double> coefficients, double keep,
+                           const NamedTensors& kept) {
   const NamedTensors& model = contributions.front().tensors;
-  out->resize(model.size());
   std::vector<double> with_kept;
   if (keep != 0) {
     with_kept.push_back(keep);
     with_kept.insert(with_kept.end(), coefficients.begin(), coefficients.end());
     coefficients = with_kept;
   }
+  NamedTensors out = EmptySharedTensors(model);
+  std::vector<std::vector<at::Tensor>> inputs(model.size());
+  std::vector<Piece> pieces;
   for (size_t i = 0; i < model.size(); ++i) {
-    at::Tensor& result = (*out)[i].second;
-    (*out)[i].first = model[i].first;
-    std::vector<at::Tensor> inputs = TensorsAt(contributions, i);
-    if (!IsFloat(inputs.front())) {
-      result = Maximum(inputs);
+    at::Tensor& result = out[i].second;
+    inputs[i] = TensorsAt(contributions, i);
+    if (!IsFloat(inputs[i].front())) {
+      result.copy_(Maximum(inputs[i]));
       continue;
     }
-    if (keep != 0) inputs.insert(inputs.begin(), result);
-    LinearCombination(inputs, coefficients, &result);
+    if (keep != 0) inputs[i].insert(inputs[i].begin(), kept[i].second);
+    if (result.scalar_type() != at::kFloat &&
+        result.scalar_type() != at::kDouble) {
+      LinearCombination(inputs[i], coefficients, &result);
+      continue;
+    }
+    for (at::Tensor& input : inputs[i]) input = Dense(input);
+    for (int64_t begin = 0; begin < result.numel(); begin += kPiece) {
+      pieces.push_back({i, begin, std::min(kPiece, result.numel() - begin)});
+    }
   }
+  ParallelFor(static_cast<int64_t>(pieces.size()), [&](int64_t index) {
+    const Piece& piece = pieces[static_cast<size_t>(index)];
+    const at::Tensor& result = out[piece.tensor].second;
+    if (result.scalar_type() == at::kFloat) {
+      RunPiece<float>(inputs[piece.tensor], coefficients, piece, result);
+    } else {
+      RunPiece<double>(inputs[piece.tensor], coefficients, piece, result);
+    }
+  });
+  return out;
 }
 
 }  // namespace miniray::ps

@@ -33,14 +33,16 @@ at::Tensor Maximum(absl::Span<const at::Tensor> inputs);
 std::vector<at::Tensor> TensorsAt(absl::Span<const Contribution> contributions,
                                   size_t index);
 
-// The common part of the linear strategies. Sets each tensor of *out that is
-// floating-point to keep * *out + the sum of coefficients[k] *
-// contributions[k], and every other one to the maximum over the contributions.
-// keep == 0: *out is not read, and its memory is used again where it fits.
-// REQUIRES: with keep != 0, *out has the contributions' names and shapes.
-void CombineModels(absl::Span<const Contribution> contributions,
-                   absl::Span<const double> coefficients, double keep,
-                   NamedTensors* out);
+// The common part of the linear strategies. Returns, for each tensor that is
+// floating-point, keep * kept + the sum of coefficients[k] * contributions[k],
+// and for every other one the maximum over the contributions. The result is in
+// memory of its own, shared memory where there is some; large models are
+// computed on all cores.
+// REQUIRES: with keep != 0, `kept` has the contributions' names and shapes;
+// else it is not read.
+NamedTensors CombineModels(absl::Span<const Contribution> contributions,
+                           absl::Span<const double> coefficients,
+                           double keep = 0, const NamedTensors& kept = {});
 
 }  // namespace miniray::ps
 

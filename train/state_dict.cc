@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/copy.h"
+#include "runtime/tensor/shared_tensors.h"
 
 namespace miniray::train {
 namespace {
@@ -37,6 +39,29 @@ NamedTensors StateDict(const torch::nn::Module& module) {
     tensor = tensor.to(at::kCPU).clone(at::MemoryFormat::Contiguous);
   }
   return tensors;
+}
+
+ReadOnly<NamedTensors> LendStateDict(const torch::nn::Module& module) {
+  NamedTensors tensors = TensorsOf(module);
+  for (auto& [name, tensor] : tensors) tensor = tensor.cpu().contiguous();
+  return {std::move(tensors)};
+}
+
+void ShareParameters(torch::nn::Module& module) {
+  const NamedTensors now = TensorsOf(module);
+  for (const auto& [name, tensor] : now) {
+    if (!tensor.device().is_cpu()) return;
+  }
+  const NamedTensors shared = EmptySharedTensors(now);
+  const torch::NoGradGuard no_grad;
+  size_t i = 0;
+  auto move = [&](at::Tensor tensor) {
+    const at::Tensor& target = shared[i++].second;
+    target.copy_(tensor);
+    tensor.set_data(target);
+  };
+  for (auto& item : module.named_parameters()) move(item.value());
+  for (auto& item : module.named_buffers()) move(item.value());
 }
 
 absl::Status LoadStateDict(torch::nn::Module& module,
@@ -71,7 +96,17 @@ absl::Status LoadStateDict(torch::nn::Module& module,
         absl::StrCat("the weights have '", surplus.begin()->first,
                      "', which the module has not"));
   }
-  for (auto& [name, target] : targets) target.copy_(by_name[name]);
+  for (auto& [name, target] : targets) {
+    const at::Tensor& source = by_name[name];
+    if (target.is_contiguous() && source.is_contiguous() &&
+        target.device().is_cpu() && source.device().is_cpu() &&
+        !source.is_conj() && !source.is_neg()) {
+      if (target.data_ptr() == source.data_ptr()) continue;
+      CopyLarge(target.data_ptr(), source.data_ptr(), target.nbytes());
+    } else {
+      target.copy_(source);
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -17,6 +17,18 @@ namespace miniray::train {
 // contiguous, under their full names ("net.0.weight").
 NamedTensors StateDict(const torch::nn::Module& module);
 
+// The same tensors without a copy, for a worker's LendWeights
+// (ps/parameter_server.h): they are the module's own, and change with it. Those
+// that lie in shared memory reach other processes of the machine without being
+// copied either. A module on a GPU: as StateDict.
+ReadOnly<NamedTensors> LendStateDict(const torch::nn::Module& module);
+
+// Moves the parameters and buffers of a module on the CPU into one piece of
+// shared memory, where there is some, so that LendStateDict copies nothing.
+// They keep their values, and optimizers that hold them go on. Once, after the
+// module was made.
+void ShareParameters(torch::nn::Module& module);
+
 // Copies `weights` into the module's parameters and buffers, wherever they are;
 // optimizers that hold the parameters go on with the new values. The order does
 // not matter.

@@ -77,7 +77,9 @@ concept HasGetWeights = miniray::internal::IsActor<W> &&
 template <class W>
 concept HasSetWeights = miniray::internal::IsActor<W> &&
     Listed<W, &W::SetWeights>() && std::is_void_v<ResultOf<&W::SetWeights>> &&
-    std::is_same_v<ArgumentsOf<&W::SetWeights>, std::tuple<NamedTensors>>;
+    (std::is_same_v<ArgumentsOf<&W::SetWeights>, std::tuple<NamedTensors>> ||
+     std::is_same_v<ArgumentsOf<&W::SetWeights>,
+                    std::tuple<ReadOnly<NamedTensors>>>);
 
 // True if the class has any member function of the name.
 template <class W>

@@ -9,10 +9,8 @@ namespace miniray::ps {
 absl::StatusOr<NamedTensors> AverageStrategy::Aggregate(
     absl::Span<const Contribution> contributions) {
   const size_t n = contributions.size();
-  CombineModels(contributions,
-                std::vector<double>(n, 1.0 / static_cast<double>(n)),
-                /*keep=*/0, &buffer_);
-  return buffer_;
+  return CombineModels(contributions,
+                       std::vector<double>(n, 1.0 / static_cast<double>(n)));
 }
 
 MINIRAY_SYNC_STRATEGY("average", AverageStrategy);

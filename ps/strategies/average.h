@@ -19,8 +19,7 @@ class AverageStrategy : public SyncStrategy {
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
 
- private:
-  NamedTensors buffer_;  // The last result; its memory takes the next.
+  bool PassesOnNonFinite() const override { return true; }
 };
 
 }  // namespace miniray::ps

@@ -35,9 +35,10 @@ absl::StatusOr<NamedTensors> MomentumStrategy::Aggregate(
   }
   const double keep = first ? 0 : momentum_;
   const size_t n = contributions.size();
-  CombineModels(contributions,
-                std::vector<double>(n, (1 - keep) / static_cast<double>(n)),
-                keep, &average_);
+  average_ =
+      CombineModels(contributions,
+                    std::vector<double>(n, (1 - keep) / static_cast<double>(n)),
+                    keep, average_);
   return average_;
 }
 

@@ -35,8 +35,7 @@ absl::StatusOr<NamedTensors> WeightedStrategy::Aggregate(
     total += coefficients.back();
   }
   for (double& coefficient : coefficients) coefficient /= total;
-  CombineModels(contributions, coefficients, /*keep=*/0, &buffer_);
-  return buffer_;
+  return CombineModels(contributions, coefficients);
 }
 
 MINIRAY_SYNC_STRATEGY("weighted", WeightedStrategy);

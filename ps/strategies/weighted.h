@@ -24,9 +24,8 @@ class WeightedStrategy : public SyncStrategy {
       absl::Span<const Contribution> contributions) override;
 
   bool UsesWorkerWeights() const override { return true; }
-
- private:
-  NamedTensors buffer_;  // The last result; its memory takes the next.
+  // Those of workers of weight 0 too: 0 times infinity is NaN.
+  bool PassesOnNonFinite() const override { return true; }
 };
 
 }  // namespace miniray::ps

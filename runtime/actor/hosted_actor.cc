@@ -330,7 +330,7 @@ void HostedActor::AfterCall(Lane* lane) {
   if (!lane->exit_requested()) return;
   v1::ActorEvent event;
   event.mutable_ending();
-  EndWith(absl::UnavailableError("the actor exited by itself (ExitActor)"),
+  EndWith(absl::UnavailableError("the actor ended itself (ExitActor)"),
           std::move(event));
 }
 

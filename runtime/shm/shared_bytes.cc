@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/copy.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/shm/borrowed_memory.h"
 #include "runtime/shm/segment.h"
@@ -135,7 +136,7 @@ absl::Cord MoveToSharedMemory(absl::Cord bytes) {
     if (part.size() < kLargePart || pool.Find(part.data()) != nullptr) {
       moved.Append(bytes.Subcord(at, part.size()));
     } else {
-      CopyPastCache(position, part.data(), part.size());
+      CopyLarge(position, part.data(), part.size());
       moved.Append(Hold(block, position, part.size()));
       position += (part.size() + kAlignment - 1) / kAlignment * kAlignment;
     }

@@ -4,12 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "absl/strings/numbers.h"
 #include "runtime/base/background.h"
@@ -167,35 +162,6 @@ void SharedMemory::Trim() {
                 [](const Free& item) { return item.segment == nullptr; });
   trimming_ = false;
   if (!free_.empty()) TrimLater();
-}
-
-void CopyPastCache(char* to, const char* from, size_t size) {
-#ifdef __SSE2__
-  constexpr size_t kWorthwhile = 1 << 20;
-  constexpr size_t kStep = 64;
-  if (size >= kWorthwhile) {
-    const size_t head =
-        (kStep - reinterpret_cast<uintptr_t>(to) % kStep) % kStep;
-    std::memcpy(to, from, head);
-    to += head;
-    from += head;
-    size -= head;
-    for (; size >= kStep; size -= kStep, to += kStep, from += kStep) {
-      const auto* const source = reinterpret_cast<const __m128i*>(from);
-      auto* const target = reinterpret_cast<__m128i*>(to);
-      const __m128i a = _mm_loadu_si128(source);
-      const __m128i b = _mm_loadu_si128(source + 1);
-      const __m128i c = _mm_loadu_si128(source + 2);
-      const __m128i d = _mm_loadu_si128(source + 3);
-      _mm_stream_si128(target, a);
-      _mm_stream_si128(target + 1, b);
-      _mm_stream_si128(target + 2, c);
-      _mm_stream_si128(target + 3, d);
-    }
-    _mm_sfence();
-  }
-#endif
-  std::memcpy(to, from, size);
 }
 
 }  // namespace miniray

@@ -106,10 +106,6 @@ class SharedMemory {
   std::map<const char*, std::weak_ptr<SharedBlock>> used_ ABSL_GUARDED_BY(mu_);
 };
 
-// Copies memory that will not be read again soon: past the caches where that is
-// faster. The two do not overlap.
-void CopyPastCache(char* to, const char* from, size_t size);
-
 }  // namespace miniray
 
 #endif  // MINIRAY_RUNTIME_SHM_SHARED_MEMORY_H_

@@ -8,6 +8,7 @@
 #include "ATen/ops/from_blob.h"
 #include "c10/core/ScalarType.h"
 #include "proto/tensor.pb.h"
+#include "runtime/base/copy.h"
 #include "runtime/shm/borrowed_memory.h"
 #include "runtime/shm/shared_bytes.h"
 #include "runtime/shm/shared_memory.h"
@@ -75,8 +76,7 @@ absl::Cord CopyBytes(const at::Tensor& tensor) {
     return ShareMemory(resolved.cpu().clone(at::MemoryFormat::Contiguous));
   }
   if (resolved.is_contiguous() && resolved.device().is_cpu()) {
-    CopyPastCache(block->data(), static_cast<const char*>(resolved.data_ptr()),
-                  resolved.nbytes());
+    CopyLarge(block->data(), resolved.data_ptr(), resolved.nbytes());
   } else {
     at::from_blob(block->data(), resolved.sizes(),
                   resolved.options().device(at::kCPU))

@@ -346,7 +346,7 @@ TEST(CallsTest, AnActorEndsItself) {
   EXPECT_THAT(leave.Get(kLong), IsOk());
   EXPECT_THAT(behind.Get(kLong),
               StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("exited by itself (ExitActor)")));
+                       HasSubstr("ended itself (ExitActor)")));
   EXPECT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
   // It is over, though it had restarts left.
   EXPECT_TRUE(Eventually(

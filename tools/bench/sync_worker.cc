@@ -43,14 +43,19 @@ struct SyncWorker::Model : torch::nn::Module {
   }
 };
 
-SyncWorker::SyncWorker(int64_t bytes)
-    : model_(std::make_unique<Model>(bytes)) {}
+SyncWorker::SyncWorker(int64_t bytes) : model_(std::make_unique<Model>(bytes)) {
+  train::ShareParameters(*model_);
+}
 SyncWorker::~SyncWorker() = default;
 
 NamedTensors SyncWorker::GetWeights() { return train::StateDict(*model_); }
 
-absl::Status SyncWorker::SetWeights(NamedTensors weights) {
-  return train::LoadStateDict(*model_, weights);
+ReadOnly<NamedTensors> SyncWorker::LendWeights() {
+  return train::LendStateDict(*model_);
+}
+
+absl::Status SyncWorker::SetWeights(const ReadOnly<NamedTensors>& weights) {
+  return train::LoadStateDict(*model_, weights.value);
 }
 
 void SyncWorker::Fill(int worker, int round) {

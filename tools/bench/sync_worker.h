@@ -21,7 +21,8 @@ class SyncWorker {
   ~SyncWorker();
 
   NamedTensors GetWeights();
-  absl::Status SetWeights(NamedTensors weights);
+  ReadOnly<NamedTensors> LendWeights();
+  absl::Status SetWeights(const ReadOnly<NamedTensors>& weights);
 
   // Gives the parameters new values, of this worker and round.
   void Fill(int worker, int round);
@@ -34,7 +35,8 @@ class SyncWorker {
   const std::unique_ptr<Model> model_;
 };
 MINIRAY_ACTOR(SyncWorker, Constructor<int64_t>, &SyncWorker::GetWeights,
-              &SyncWorker::SetWeights, &SyncWorker::Fill, &SyncWorker::Check);
+              &SyncWorker::LendWeights, &SyncWorker::SetWeights,
+              &SyncWorker::Fill, &SyncWorker::Check);
 
 }  // namespace miniray::bench
 

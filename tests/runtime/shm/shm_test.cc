@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/copy.h"
 #include "runtime/shm/borrowed_memory.h"
 #include "runtime/shm/segment.h"
 #include "runtime/shm/shared_bytes.h"
