@@ -112,18 +112,22 @@ TEST(AverageTest, TakesScalarsEmptyAndNonContiguousTensors) {
   EXPECT_EQ((*result)[2].second.numel(), 0);
 }
 
-TEST(AverageTest, UsesItsMemoryAgainAndLeavesContributionsAlone) {
+TEST(AverageTest, LeavesContributionsAndEarlierResultsAlone) {
   auto average = Create("average");
   const at::Tensor a = Floats({1, 2});
   const at::Tensor b = Floats({3, 4});
-  const auto first =
-      average->Aggregate(Contributions({{{"w", a}}, {{"w", b}}}));
-  const void* memory = first->front().second.data_ptr();
+  auto first = average->Aggregate(Contributions({{{"w", a}}, {{"w", b}}}));
+  const void* const memory = first->front().second.data_ptr();
   const auto second =
       average->Aggregate(Contributions({{{"w", b}}, {{"w", b}}}));
-  EXPECT_EQ(second->front().second.data_ptr(), memory);
   EXPECT_THAT(Values(second->front().second), ElementsAre(3, 4));
+  EXPECT_THAT(Values(first->front().second), ElementsAre(2, 3));
   EXPECT_THAT(Values(a), ElementsAre(1, 2));
+  // The memory of a result that nobody has any more serves again.
+  first->clear();
+  const auto again =
+      average->Aggregate(Contributions({{{"w", a}}, {{"w", b}}}));
+  EXPECT_EQ(again->front().second.data_ptr(), memory);
   // A larger model needs other memory.
   const auto third =
       average->Aggregate(Contributions({{{"w", Floats({7, 8, 9})}}}));
