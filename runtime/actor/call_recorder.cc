@@ -65,9 +65,27 @@ void CallRecorder::Add(const Actor& actor, const FinishedCall& call) {
   }
   RunInBackground(
       [weak = weak_from_this()] {
-        if (auto self = weak.lock()) self->Flush();
+        // In a thread that must not block: a daemon that stands still reads
+        // nothing.
+        if (auto self = weak.lock()) self->TrySend();
       },
       kPeriod);
+}
+
+void CallRecorder::TrySend() {
+  v1::ActorEvent event;
+  {
+    absl::MutexLock lock(&mu_);
+    scheduled_ = false;
+    if (!event_.has_call_records()) return;
+    event = std::exchange(event_, {});
+  }
+  if (send_(event, /*wait=*/false)) return;
+  const v1::ActorCallRecords& lost = event.call_records();
+  absl::MutexLock lock(&mu_);
+  v1::ActorCallRecords* const records = event_.mutable_call_records();
+  records->set_dropped(records->dropped() + lost.dropped() +
+                       lost.records_size());
 }
 
 void CallRecorder::Flush() {
@@ -78,7 +96,7 @@ void CallRecorder::Flush() {
     if (!event_.has_call_records()) return;
     event = std::exchange(event_, {});
   }
-  send_(event);
+  send_(event, /*wait=*/true);
 }
 
 }  // namespace internal

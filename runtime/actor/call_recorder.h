@@ -22,10 +22,11 @@ namespace internal {
 // Thread-safe.
 class CallRecorder : public std::enable_shared_from_this<CallRecorder> {
  public:
-  using Send = std::function<void(const v1::ActorEvent&)>;
+  // Returns whether it was sent. `wait`: it blocks until it is; else it is not
+  // sent where that would block.
+  using Send = std::function<bool(const v1::ActorEvent&, bool wait)>;
   static constexpr int64_t kMaxPerSecond = 1000;
 
-  // `send` must not block for long.
   explicit CallRecorder(Send send) : send_(std::move(send)) {}
 
   // What ActorHooks::on_call is to be for this actor. It costs a lock that
@@ -44,6 +45,9 @@ class CallRecorder : public std::enable_shared_from_this<CallRecorder> {
   };
 
   void Add(const Actor& actor, const FinishedCall& call);
+  // Sends what there is if that is possible now; what is not sent counts as
+  // dropped.
+  void TrySend();
   // Whether to keep this one.
   bool Count(int64_t now_unix_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -13,10 +13,12 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// A stream is not read further while this many calls of its session wait, or
-// this many bytes of calls and of replies that are to be sent: gRPC's flow
-// control then holds the caller back, and memory stays bounded.
-constexpr size_t kMaxPendingCalls = 4096;
+// A stream is not read further while this many calls of its session have no
+// reply, for each concurrency group, or this many bytes of calls wait and of
+// replies are to be sent: gRPC's flow control then holds the caller back, and
+// memory stays bounded. Our own callers stay below (CallBacklog), so that what
+// else they send, cancellations say, is always read.
+constexpr size_t kMaxPendingCalls = 8192;
 constexpr uint64_t kMaxPendingBytes = uint64_t{256} << 20;
 
 // None of a session's calls runs while this much of its replies was not
@@ -30,6 +32,9 @@ constexpr int kMaxOverrun = 4;
 // Replies that are ready travel together up to this size.
 constexpr uint64_t kFrameBytes = 1 << 20;
 
+// What smaller calls bring is not worth a lock more.
+constexpr uint64_t kLargeCall = 64 << 10;
+
 }  // namespace
 
 void CallSession::Attach(std::shared_ptr<SessionStream> stream, bool known,
@@ -37,6 +42,7 @@ void CallSession::Attach(std::shared_ptr<SessionStream> stream, bool known,
   SessionMessage message;
   message.known = known;
   message.reads_memory = reads_memory;
+  message.groups = owner_->Groups();
   if (const Segment* probe = SharedMemory::Get().probe(); probe != nullptr) {
     message.shared_memory = probe->name().ToString();
   }
@@ -151,6 +157,13 @@ void CallSession::Refuse(uint64_t call_id, absl::Status status) {
   AddReply(call_id, {EncodeReply(reply), {}});
 }
 
+void CallSession::OnRunning(QueuedCall* call) {
+  if (call->bytes < kLargeCall) return;
+  absl::MutexLock lock(&mu_);
+  pending_bytes_ -= std::exchange(call->bytes, 0);
+  ReadMore();
+}
+
 void CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
   KeptReply kept;
   if (reply.status.ok() && reply.result.size() >= kMinSharedBytes &&
@@ -222,7 +235,7 @@ void CallSession::ReadMore() {
   // All was sent, and the caller is to acknowledge it.
   const bool overrun = reply_bytes_ >= outbox_bytes_ + kMaxReplyBytes ||
                        replies_.size() >= outbox_.size() + kMaxReplies;
-  const int factor = overrun ? kMaxOverrun : 1;
+  const size_t factor = num_queues_ * (overrun ? kMaxOverrun : 1);
   if (pending_.size() >= kMaxPendingCalls * factor ||
       pending_bytes_ + outbox_bytes_ >= kMaxPendingBytes * factor) {
     if (overrun) {

@@ -48,6 +48,8 @@ class SessionOwner {
   virtual ~SessionOwner() = default;
   // The queue of the call's concurrency group. Errors: for the caller.
   virtual absl::StatusOr<CallQueue*> QueueFor(const CallMessage& call) = 0;
+  // The groups that methods have, the unnamed one left out.
+  virtual std::vector<MethodGroup> Groups() const { return {}; }
   // Calls were put into `queue`.
   virtual void OnQueued(CallQueue* queue) = 0;
   // The session is no longer stalled.
@@ -61,7 +63,9 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
  public:
   // `owner` outlives the session's streams and calls.
   CallSession(std::string caller, SessionOwner* owner)
-      : caller_(std::move(caller)), owner_(owner) {}
+      : caller_(std::move(caller)),
+        owner_(owner),
+        num_queues_(1 + owner->Groups().size()) {}
 
   // From now on `stream` carries the session; the one before is cancelled.
   // Sends what the session knows, then all replies that were not acknowledged.
@@ -75,6 +79,10 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   void OnWritten(SessionStream* from, bool ok) ABSL_LOCKS_EXCLUDED(mu_);
   // Returns whether the session now has no stream.
   bool OnEnded(SessionStream* from) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The call runs from now on: what it brought is the method's by now, and
+  // keeps no other call from being read.
+  void OnRunning(QueuedCall* call) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends a call of this session, which must still be the holder's.
   void Reply(const QueuedCall& call, const ReplyMessage& reply)
@@ -116,6 +124,8 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
 
   const std::string caller_;
   SessionOwner* const owner_;
+  // Limits are for one queue.
+  const size_t num_queues_;
   std::atomic<bool> stalled_ = false;
   std::atomic<bool> shares_replies_ = false;  // The caller reads our memory.
 

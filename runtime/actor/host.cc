@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <glog/logging.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -54,6 +55,20 @@ class Reporter {
     absl::MutexLock lock(&mu_);
     if (!WriteFrame(fd_, event.SerializeAsString()).ok()) KillProcessGroup();
   }
+  // Returns whether it was sent: not, if the daemon does not read.
+  bool ReportIfItReads(const v1::ActorEvent& event) {
+    if (!mu_.TryLock()) return false;
+    pollfd poll_fd{.fd = fd_, .events = POLLOUT, .revents = 0};
+    // A socket counts as writable while most of its buffer is free: one event
+    // fits.
+    const bool reads =
+        poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT) != 0;
+    if (reads && !WriteFrame(fd_, event.SerializeAsString()).ok()) {
+      KillProcessGroup();
+    }
+    mu_.Unlock();
+    return reads;
+  }
 
  private:
   const int fd_;
@@ -68,8 +83,11 @@ class Host {
       : reporter_(fd),
         prepare_(std::move(prepare)),
         recorder_(std::make_shared<CallRecorder>(
-            [this](const v1::ActorEvent& event) { reporter_.Report(event); })) {
-  }
+            [this](const v1::ActorEvent& event, bool wait) {
+              if (!wait) return reporter_.ReportIfItReads(event);
+              reporter_.Report(event);
+              return true;
+            })) {}
 
   // What is to be told before this process is gone.
   void Flush() {

@@ -269,6 +269,7 @@ void HostedActor::Commit(std::vector<Held>* held) {
 
 bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   if (!call->Take(QueuedCall::State::kRunning)) return false;
+  call->session->OnRunning(call);
   lane->Begin(call);
   absl::StatusOr<absl::Cord> result = Invoke(call->message);
   lane->Done();
@@ -508,6 +509,15 @@ absl::StatusOr<CallQueue*> HostedActor::QueueFor(const CallMessage& call) {
     if (it != group_of_method_.end()) return &it->second->queue;
   }
   return &groups_.front()->queue;
+}
+
+std::vector<MethodGroup> HostedActor::Groups() const {
+  std::vector<MethodGroup> groups;
+  for (const v1::ConcurrencyGroup& group : host_.spec().concurrency_groups()) {
+    groups.push_back(
+        {group.name(), {group.methods().begin(), group.methods().end()}});
+  }
+  return groups;
 }
 
 void HostedActor::OnQueued(CallQueue* queue) {

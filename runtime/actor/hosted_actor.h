@@ -70,6 +70,7 @@ class HostedActor : public SessionOwner,
 
   // SessionOwner.
   absl::StatusOr<CallQueue*> QueueFor(const CallMessage& call) override;
+  std::vector<MethodGroup> Groups() const override;
   void OnQueued(CallQueue* queue) override;
   void OnResumed(const CallSession* session) override;
   void OnReleased(const std::string& object_id) override;

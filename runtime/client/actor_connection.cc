@@ -123,7 +123,7 @@ void ActorConnection::OnInfo(v1::ActorInfo info, Outcomes* outcomes) {
       if (unsent_.empty()) return GoIdle();
       return Look(info_.version() + 1, kStartWait);
     case v1::ACTOR_STATE_ALIVE:
-      if (!Waiting()) return GoIdle();
+      if (!Needed()) return GoIdle();
       if (moved) EndTrouble();
       if (trouble_since_ == absl::InfiniteFuture()) return Connect();
       return Pause([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { Connect(); });
@@ -132,6 +132,15 @@ void ActorConnection::OnInfo(v1::ActorInfo info, Outcomes* outcomes) {
       if (!Waiting()) return GoIdle();
       return Look(info_.version() + 1, kStartWait);
   }
+}
+
+std::optional<v1::ActorInfo> ActorConnection::ConnectedInfo(
+    int32_t incarnation) const {
+  absl::MutexLock lock(&mu_);
+  if (state_ != State::kConnected || incarnation_ != incarnation) {
+    return std::nullopt;
+  }
+  return info_;
 }
 
 absl::Status ActorConnection::RestartingStatus() const {
@@ -170,7 +179,7 @@ void ActorConnection::Pause(std::function<void()> step) {
       [self = shared_from_this(), step = std::move(step), epoch = ++epoch_] {
         absl::MutexLock lock(&self->mu_);
         if (self->epoch_ != epoch || self->state_ != State::kPausing) return;
-        if (!self->Waiting()) return self->GoIdle();
+        if (!self->Needed()) return self->GoIdle();
         step();
       },
       backoff_);
@@ -196,7 +205,7 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
       FailAll(status, &outcomes);
       EndSession(status, &outcomes);
       GoIdle();
-    } else if (!Waiting()) {
+    } else if (!Needed()) {
       GoIdle();
     } else {
       if (was_connected && absl::Now() - connected_at_ >= kGoodStream) {
@@ -238,21 +247,29 @@ void ActorConnection::OnSession(const SessionMessage& session,
   }
   established_ = true;
   // What did not arrive is sent again, what was not wanted by then not.
-  std::vector<std::pair<uint64_t, PendingCall>> missing;
-  for (auto& [id, call] : sent_) {
+  std::vector<std::unique_ptr<PendingCall>> missing;
+  for (auto& call : TakeSent()) {
+    const uint64_t id = call->id;
     if (id > session.last_call_id) {
-      missing.emplace_back(id, std::move(call));
-    } else if (call.cancelled) {
-      cancelled_.push_back(id);
+      if (!call->cancelled) {
+        missing.push_back(std::move(call));
+        continue;
+      }
+      unsent_.Done(*call);
+      Fail(std::move(call), absl::CancelledError("cancelled"), outcomes);
+      continue;
+    }
+    if (call->cancelled) cancelled_.push_back(id);
+    sent_.emplace(id, std::move(call));
+  }
+  Requeue(std::move(missing));
+  std::map<std::string, std::string, std::less<>> groups;
+  for (const MethodGroup& group : session.groups) {
+    for (const std::string& method : group.methods) {
+      groups.emplace(method, group.name);
     }
   }
-  for (auto& item : missing) sent_.erase(item.first);
-  std::erase_if(missing, [&](auto& item) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (!item.second.cancelled) return false;
-    Fail(std::move(item.second), absl::CancelledError("cancelled"), outcomes);
-    return true;
-  });
-  Requeue(std::move(missing));
+  unsent_.SetGroups(std::move(groups));
   released_.insert(released_.end(), recently_released_.begin(),
                    recently_released_.end());
   recently_released_.clear();

@@ -19,6 +19,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
 #include "runtime/client/actor_stream.h"
+#include "runtime/client/call_backlog.h"
 #include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
 #include "runtime/client/channel_pool.h"
@@ -69,6 +71,10 @@ class ActorConnection : public CallOwner,
   // Takes no lock: whoever asks holds one that comes after ours.
   bool dead() const { return dead_; }
 
+  // The actor's record, if this process is connected to that process of it.
+  std::optional<v1::ActorInfo> ConnectedInfo(int32_t incarnation) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // A result that stayed with the actor is needed no more.
   void Release(const std::string& session, const std::string& object_id)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -93,21 +99,6 @@ class ActorConnection : public CallOwner,
     kConnected,
     kPausing,
     kDead
-  };
-  // A call that waits for its arguments.
-  struct Draft {
-    CallMessage message;
-    std::vector<std::pair<size_t, std::shared_ptr<CallState>>> refs;
-  };
-  struct PendingCall {
-    std::shared_ptr<CallState> state;
-    std::unique_ptr<Draft> draft;  // Null once `body` is complete.
-    absl::Cord body;
-    std::vector<std::shared_ptr<CallState>> holds;
-    int retries_left = 0;
-    bool patient = false;  // Waits while the actor restarts.
-    bool cancelled = false;
-    absl::Time sent = absl::InfiniteFuture();
   };
   // What is to be done once the lock is released.
   struct Outcome {
@@ -151,7 +142,7 @@ class ActorConnection : public CallOwner,
   // --- Calls.
   // Puts the arguments that have come into the call's message. Errors: of an
   // argument.
-  static absl::Status Complete(Draft* draft);
+  static absl::Status Complete(CallDraft* draft);
   // An argument of the call has come.
   void OnArgument(const CallState* call) ABSL_LOCKS_EXCLUDED(mu_);
   // Sees to it that the result that stayed with the actor is released.
@@ -163,19 +154,26 @@ class ActorConnection : public CallOwner,
   // sent wait again if they have retries left, else fail with `status`.
   void EndSession(const absl::Status& status, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts calls that were sent before those that were not, in their order.
-  void Requeue(std::vector<std::pair<uint64_t, PendingCall>> calls)
+  // Takes out all calls that were sent, in their order.
+  std::vector<std::unique_ptr<PendingCall>> TakeSent()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Puts calls that were sent, in their order, before those that were not.
+  void Requeue(std::vector<std::unique_ptr<PendingCall>> calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Fails the calls that wait: all, or those without retries.
   void FailUnsent(const absl::Status& status, bool all, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FailAll(const absl::Status& status, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Fail(PendingCall call, const absl::Status& status, Outcomes* outcomes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Fail(std::unique_ptr<PendingCall> call, const absl::Status& status,
+            Outcomes* outcomes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRoom(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !unsent_.empty() || !sent_.empty();
+  }
+  // The session is needed: by calls, or by results that stay with the actor.
+  bool Needed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return Waiting() || held_results_ > 0;
   }
   absl::Status RestartingStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Where() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -201,8 +199,9 @@ class ActorConnection : public CallOwner,
   bool established_ ABSL_GUARDED_BY(mu_) = false;  // Calls may have been sent.
   absl::Time connected_at_ ABSL_GUARDED_BY(mu_);
   uint64_t next_call_id_ ABSL_GUARDED_BY(mu_) = 1;
-  std::deque<PendingCall> unsent_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<uint64_t, PendingCall> sent_ ABSL_GUARDED_BY(mu_);
+  CallBacklog unsent_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, std::unique_ptr<PendingCall>> sent_
+      ABSL_GUARDED_BY(mu_);
   uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   // The actor is to know that this process reads its memory.
   bool tell_reads_memory_ ABSL_GUARDED_BY(mu_) = false;
@@ -211,6 +210,8 @@ class ActorConnection : public CallOwner,
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> released_ ABSL_GUARDED_BY(mu_);
+  // That stay with the actor, in this session.
+  int64_t held_results_ ABSL_GUARDED_BY(mu_) = 0;
   // Sent lately; sent again after a break, since they get no answer.
   std::deque<std::string> recently_released_ ABSL_GUARDED_BY(mu_);
 

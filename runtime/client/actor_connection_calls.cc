@@ -46,40 +46,43 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   message.concurrency_group = std::move(request.concurrency_group);
   message.keep_result = request.keep_result;
   if (request.keep_result) state->set_by_reference(options_.fetcher);
-  PendingCall call;
-  call.state = state;
-  call.holds = std::move(request.holds);
+  auto call = std::make_unique<PendingCall>();
+  call->state = state;
+  call->method = message.method;
+  call->group = message.concurrency_group;
+  call->holds = std::move(request.holds);
   std::vector<std::shared_ptr<CallState>> missing;
   for (const auto& [index, ref] : request.refs) {
     if (!ref->done()) missing.push_back(ref);
-    if (ref->by_reference()) call.holds.push_back(ref);
+    if (ref->by_reference()) call->holds.push_back(ref);
   }
   absl::Status refused;
   if (missing.empty()) {
-    Draft draft{std::move(message), std::move(request.refs)};
+    CallDraft draft{std::move(message), std::move(request.refs)};
     refused = Complete(&draft);
-    if (refused.ok()) call.body = EncodeCallBody(draft.message);
+    if (refused.ok()) call->body = EncodeCallBody(draft.message);
   } else {
-    call.draft = std::make_unique<Draft>(
-        Draft{std::move(message), std::move(request.refs)});
+    call->draft = std::make_unique<CallDraft>(
+        CallDraft{std::move(message), std::move(request.refs)});
   }
   // Outside the lock: this copies.
-  if (shares_calls_ && call.body.size() >= kMinSharedBytes) {
-    call.body = MoveToSharedMemory(std::move(call.body));
+  if (shares_calls_ && call->body.size() >= kMinSharedBytes) {
+    call->body = MoveToSharedMemory(std::move(call->body));
   }
-  call.retries_left = request.max_retries;
-  call.patient = request.max_retries != 0;
+  call->retries_left = request.max_retries;
+  call->patient = request.max_retries != 0;
   {
     absl::MutexLock lock(&mu_);
-    if (refused.ok()) refused = CheckRoom(call.body.size());
+    if (refused.ok()) refused = CheckRoom(call->body.size());
     // Such calls do not wait for news.
-    if (refused.ok() && !call.patient && state_ == State::kLooking &&
+    if (refused.ok() && !call->patient && state_ == State::kLooking &&
         info_.state() == v1::ACTOR_STATE_RESTARTING) {
       refused = RestartingStatus();
     }
     if (refused.ok()) {
-      pending_bytes_ += call.body.size();
-      unsent_.push_back(std::move(call));
+      pending_bytes_ += call->body.size();
+      state->set_owner_data(call.get());
+      unsent_.Add(std::move(call));
       if (state_ == State::kConnected) {
         Pump();
       } else if (state_ == State::kIdle) {
@@ -99,7 +102,7 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   return state;
 }
 
-absl::Status ActorConnection::Complete(Draft* draft) {
+absl::Status ActorConnection::Complete(CallDraft* draft) {
   for (auto& [index, ref] : draft->refs) {
     absl::StatusOr<absl::Cord> value = ref->Wait(absl::ZeroDuration());
     MR_RETURN_IF_ERROR(
@@ -111,29 +114,26 @@ absl::Status ActorConnection::Complete(Draft* draft) {
 
 void ActorConnection::OnArgument(const CallState* state) {
   Outcomes outcomes;
-  std::unique_ptr<Draft> done;  // Dies unlocked.
+  std::unique_ptr<CallDraft> done;  // Dies unlocked.
   {
     absl::MutexLock lock(&mu_);
-    auto it = std::find_if(
-        unsent_.begin(), unsent_.end(),
-        [state](const PendingCall& call) { return call.state.get() == state; });
-    if (it == unsent_.end() || it->draft == nullptr) return;
-    for (const auto& [index, ref] : it->draft->refs) {
+    auto* const call = static_cast<PendingCall*>(state->owner_data());
+    if (call == nullptr || call->draft == nullptr) return;
+    for (const auto& [index, ref] : call->draft->refs) {
       if (!ref->done()) return;
     }
-    done = std::move(it->draft);
+    done = std::move(call->draft);
     absl::Status status = Complete(done.get());
     if (status.ok()) {
-      it->body = EncodeCallBody(done->message);
-      pending_bytes_ += it->body.size();
-      if (it->body.size() > kMaxMessageBytes - 1024) {
+      call->body = EncodeCallBody(done->message);
+      pending_bytes_ += call->body.size();
+      if (call->body.size() > kMaxMessageBytes - 1024) {
         status = absl::InvalidArgumentError(
             "the arguments do not fit into a message of 2 GiB");
       }
     }
     if (!status.ok()) {
-      Fail(std::move(*it), status, &outcomes);
-      unsent_.erase(it);
+      Fail(unsent_.Remove(call), status, &outcomes);
     }
     Pump();
   }
@@ -145,6 +145,7 @@ void ActorConnection::HoldResult(CallState* call, const absl::Cord& reference) {
   if (!value.ParseFromString(std::string(reference)) || !value.has_object()) {
     return;
   }
+  ++held_results_;
   call->Hold(std::shared_ptr<void>(
       nullptr, [weak = weak_from_this(), session = session_id_,
                 id = value.object().object_id()](void*) {
@@ -160,6 +161,7 @@ void ActorConnection::Release(const std::string& session,
   absl::MutexLock lock(&mu_);
   // With its session, the actor forgot it.
   if (session != session_id_ || state_ == State::kDead) return;
+  --held_results_;
   released_.push_back(object_id);
   Pump();
 }
@@ -203,18 +205,18 @@ void ActorConnection::Pump() {
 absl::Cord ActorConnection::NextFrame() {
   WireWriter frame;
   const absl::Time now = absl::Now();
-  while (!unsent_.empty() && unsent_.front().draft == nullptr &&
-         (frame.size() == 0 ||
-          frame.size() + unsent_.front().body.size() <= kFrameBytes)) {
-    PendingCall& call = unsent_.front();
-    const uint64_t id = next_call_id_++;
-    AppendCall(id, call.body, &frame,
-               shares_calls_ && call.body.size() >= kMinSharedBytes
-                   ? EncodeSharedBytes(call.body)
+  for (const PendingCall* next = unsent_.Next();
+       next != nullptr &&
+       (frame.size() == 0 || frame.size() + next->body.size() <= kFrameBytes);
+       next = unsent_.Next()) {
+    std::unique_ptr<PendingCall> call = unsent_.TakeNext();
+    call->id = next_call_id_++;
+    AppendCall(call->id, call->body, &frame,
+               shares_calls_ && call->body.size() >= kMinSharedBytes
+                   ? EncodeSharedBytes(call->body)
                    : absl::Cord());
-    call.sent = now;
-    sent_.emplace(id, std::move(call));
-    unsent_.pop_front();
+    call->sent = now;
+    sent_.emplace(call->id, std::move(call));
   }
   WatchIfSilent();
   if (frame.size() > 0 || acknowledged_.size() >= kMaxUnacknowledged ||
@@ -260,11 +262,14 @@ void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
       acknowledged_bytes_ += reply.result.size();
       auto it = sent_.find(reply.call_id);
       if (it == sent_.end()) continue;  // It came before.
-      pending_bytes_ -= it->second.body.size();
+      PendingCall& call = *it->second;
+      pending_bytes_ -= call.body.size();
+      unsent_.Done(call);
       if (trouble_since_ != absl::InfiniteFuture()) EndTrouble();
       Outcome& outcome = outcomes.emplace_back();
-      outcome.state = std::move(it->second.state);
-      outcome.holds = std::move(it->second.holds);
+      outcome.state = std::move(call.state);
+      outcome.state->set_owner_data(nullptr);
+      outcome.holds = std::move(call.holds);
       if (reply.status.ok()) {
         if (outcome.state->by_reference()) {
           HoldResult(outcome.state.get(), reply.result);
@@ -276,8 +281,9 @@ void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
       }
       sent_.erase(it);
     }
+    // What waited for these replies may follow.
     if (acknowledged_.size() >= kMaxUnacknowledged ||
-        acknowledged_bytes_ >= kMaxUnacknowledgedBytes) {
+        acknowledged_bytes_ >= kMaxUnacknowledgedBytes || !unsent_.empty()) {
       Pump();
     }
   }
@@ -286,19 +292,20 @@ void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
 
 void ActorConnection::EndSession(const absl::Status& status,
                                  Outcomes* outcomes) {
-  std::vector<std::pair<uint64_t, PendingCall>> again;
-  for (auto& [id, call] : sent_) {
-    if (call.cancelled) {
-      Fail(std::move(call), absl::CancelledError("cancelled"), outcomes);
-    } else if (call.retries_left == 0) {
-      Fail(std::move(call), status, outcomes);
-    } else {
-      if (call.retries_left > 0) --call.retries_left;
-      again.emplace_back(id, std::move(call));
+  std::vector<std::unique_ptr<PendingCall>> again;
+  for (auto& call : TakeSent()) {
+    if (!call->cancelled && call->retries_left != 0) {
+      if (call->retries_left > 0) --call->retries_left;
+      again.push_back(std::move(call));
+      continue;
     }
+    unsent_.Done(*call);
+    const absl::Status failure =
+        call->cancelled ? absl::CancelledError("cancelled") : status;
+    Fail(std::move(call), failure, outcomes);
   }
-  sent_.clear();
   Requeue(std::move(again));
+  held_results_ = 0;
   session_id_.clear();
   established_ = false;
   next_call_id_ = 1;
@@ -309,44 +316,43 @@ void ActorConnection::EndSession(const absl::Status& status,
   recently_released_.clear();
 }
 
-void ActorConnection::Requeue(
-    std::vector<std::pair<uint64_t, PendingCall>> calls) {
+std::vector<std::unique_ptr<PendingCall>> ActorConnection::TakeSent() {
+  std::vector<std::unique_ptr<PendingCall>> calls;
+  for (auto& [id, call] : sent_) calls.push_back(std::move(call));
+  sent_.clear();
   std::sort(calls.begin(), calls.end(),
-            [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (auto& [id, call] : calls) {
-    call.sent = absl::InfiniteFuture();
-    unsent_.push_front(std::move(call));
+            [](const auto& a, const auto& b) { return a->id < b->id; });
+  return calls;
+}
+
+void ActorConnection::Requeue(std::vector<std::unique_ptr<PendingCall>> calls) {
+  // From the last to the first: each goes to the very front.
+  for (; !calls.empty(); calls.pop_back()) {
+    unsent_.Return(std::move(calls.back()));
   }
 }
 
 void ActorConnection::FailUnsent(const absl::Status& status, bool all,
                                  Outcomes* outcomes) {
-  std::deque<PendingCall> kept;
-  for (PendingCall& call : unsent_) {
-    if (!all && call.patient) {
-      kept.push_back(std::move(call));
-    } else {
-      Fail(std::move(call), status, outcomes);
-    }
+  for (auto& call : unsent_.RemoveIf(
+           [all](const PendingCall& call) { return all || !call.patient; })) {
+    Fail(std::move(call), status, outcomes);
   }
-  unsent_ = std::move(kept);
 }
 
 void ActorConnection::FailAll(const absl::Status& status, Outcomes* outcomes) {
-  std::vector<std::pair<uint64_t, PendingCall>> sent;
-  for (auto& [id, call] : sent_) sent.emplace_back(id, std::move(call));
-  sent_.clear();
-  Requeue(std::move(sent));
+  Requeue(TakeSent());
   FailUnsent(status, /*all=*/true, outcomes);
 }
 
-void ActorConnection::Fail(PendingCall call, const absl::Status& status,
-                           Outcomes* outcomes) {
-  pending_bytes_ -= call.body.size();
+void ActorConnection::Fail(std::unique_ptr<PendingCall> call,
+                           const absl::Status& status, Outcomes* outcomes) {
+  pending_bytes_ -= call->body.size();
+  call->state->set_owner_data(nullptr);
   outcomes->push_back(
-      {std::move(call.state), status, "", std::move(call.holds)});
-  if (call.draft != nullptr) {
-    for (auto& [index, ref] : call.draft->refs) {
+      {std::move(call->state), status, "", std::move(call->holds)});
+  if (call->draft != nullptr) {
+    for (auto& [index, ref] : call->draft->refs) {
       outcomes->back().holds.push_back(std::move(ref));
     }
   }
@@ -356,21 +362,15 @@ void ActorConnection::CancelCall(const CallState* state) {
   Outcomes outcomes;
   {
     absl::MutexLock lock(&mu_);
-    for (auto it = unsent_.begin(); it != unsent_.end(); ++it) {
-      if (it->state.get() != state) continue;
-      Fail(std::move(*it), absl::CancelledError("cancelled before it was sent"),
-           &outcomes);
-      unsent_.erase(it);
-      break;
-    }
-    if (outcomes.empty()) {
-      for (auto& [id, call] : sent_) {
-        if (call.state.get() != state || call.cancelled) continue;
-        call.cancelled = true;
-        cancelled_.push_back(id);
-        Pump();
-        break;
-      }
+    auto* const call = static_cast<PendingCall*>(state->owner_data());
+    if (call == nullptr || call->cancelled) return;
+    if (call->id == 0) {
+      Fail(unsent_.Remove(call),
+           absl::CancelledError("cancelled before it was sent"), &outcomes);
+    } else {
+      call->cancelled = true;
+      cancelled_.push_back(call->id);
+      Pump();
     }
   }
   Run(std::move(outcomes));
@@ -390,18 +390,17 @@ std::string ActorConnection::DescribeCall(const CallState* state) {
         " has not been reachable for ", ago(trouble_since_), " (",
         last_error_.message(), ")");
   }
-  for (const PendingCall& call : unsent_) {
-    if (call.state.get() != state || call.draft == nullptr) continue;
-    for (const auto& [index, ref] : call.draft->refs) {
+  const auto* const call = static_cast<const PendingCall*>(state->owner_data());
+  if (call != nullptr && call->draft != nullptr) {
+    for (const auto& [index, ref] : call->draft->refs) {
       if (ref->done()) continue;
       return absl::StrCat("it waits for its argument ", index + 1, ", ",
                           ref->description());
     }
   }
-  for (const auto& [id, call] : sent_) {
-    if (call.state.get() != state) continue;
+  if (call != nullptr && call->id != 0) {
     return absl::StrCat("it was sent to the actor (", Where(), ") ",
-                        ago(call.sent), " ago, and waits or runs there");
+                        ago(call->sent), " ago, and waits or runs there");
   }
   switch (info_.state()) {
     case v1::ACTOR_STATE_PENDING:

@@ -9,33 +9,52 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// Counts completions of several calls. Outlives the wait when calls go on.
+// Counts completions of several calls. Outlives the wait: a callback may be
+// under way.
 struct Tally {
   absl::Mutex mu;
   size_t done ABSL_GUARDED_BY(mu) = 0;
   bool failed ABSL_GUARDED_BY(mu) = false;
 };
 
-std::shared_ptr<Tally> Watch(
-    const std::vector<std::shared_ptr<CallState>>& calls) {
-  auto tally = std::make_shared<Tally>();
-  for (const auto& call : calls) {
-    if (call == nullptr) {
-      absl::MutexLock lock(&tally->mu);
-      ++tally->done;
-      tally->failed = true;
-      continue;
+// Has a tally kept as long as it lives.
+class Watch {
+ public:
+  explicit Watch(const std::vector<std::shared_ptr<CallState>>& calls)
+      : calls_(calls), tally_(std::make_shared<Tally>()) {
+    callbacks_.reserve(calls.size());
+    for (const auto& call : calls) {
+      if (call == nullptr) {
+        absl::MutexLock lock(&tally_->mu);
+        ++tally_->done;
+        tally_->failed = true;
+        callbacks_.push_back(0);
+        continue;
+      }
+      // The state outlives its callback: it runs or drops it itself.
+      callbacks_.push_back(call->OnDone([tally = tally_, state = call.get()] {
+        const bool failed = !state->Wait(absl::ZeroDuration()).ok();
+        absl::MutexLock lock(&tally->mu);
+        ++tally->done;
+        tally->failed = tally->failed || failed;
+      }));
     }
-    // The state outlives its callback: it runs or drops it itself.
-    call->OnDone([tally, state = call.get()] {
-      const bool failed = !state->Wait(absl::ZeroDuration()).ok();
-      absl::MutexLock lock(&tally->mu);
-      ++tally->done;
-      tally->failed = tally->failed || failed;
-    });
   }
-  return tally;
-}
+  ~Watch() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (callbacks_[i] != 0) calls_[i]->Forget(callbacks_[i]);
+    }
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  Tally* tally() const { return tally_.get(); }
+
+ private:
+  const std::vector<std::shared_ptr<CallState>>& calls_;
+  const std::shared_ptr<Tally> tally_;
+  std::vector<uint64_t> callbacks_;
+};
 
 }  // namespace
 
@@ -48,7 +67,7 @@ std::shared_ptr<CallState> CallState::Failed(std::string description,
 
 void CallState::Complete(absl::StatusOr<absl::Cord> result,
                          absl::string_view where) {
-  std::vector<std::function<void()>> callbacks;
+  std::vector<std::pair<uint64_t, std::function<void()>>> callbacks;
   {
     absl::MutexLock lock(&mu_);
     if (done_) return;
@@ -64,7 +83,7 @@ void CallState::Complete(absl::StatusOr<absl::Cord> result,
     }
     callbacks.swap(callbacks_);
   }
-  for (auto& callback : callbacks) callback();
+  for (auto& [id, callback] : callbacks) callback();
 }
 
 absl::StatusOr<absl::Cord> CallState::Wait(absl::Duration timeout) const {
@@ -119,23 +138,32 @@ bool CallState::done() const {
   return done_;
 }
 
-void CallState::OnDone(std::function<void()> callback) {
+uint64_t CallState::OnDone(std::function<void()> callback) {
   {
     absl::MutexLock lock(&mu_);
     if (!done_) {
-      callbacks_.push_back(std::move(callback));
-      return;
+      callbacks_.emplace_back(next_callback_, std::move(callback));
+      return next_callback_++;
     }
   }
   callback();
+  return 0;
+}
+
+void CallState::Forget(uint64_t callback) {
+  absl::MutexLock lock(&mu_);
+  std::erase_if(callbacks_, [callback](const auto& item) {
+    return item.first == callback;
+  });
 }
 
 std::vector<size_t> WaitForCalls(
     const std::vector<std::shared_ptr<CallState>>& calls, size_t num_ready,
     absl::Duration timeout) {
   num_ready = std::min(num_ready, calls.size());
-  const std::shared_ptr<Tally> tally = Watch(calls);
   {
+    const Watch watch(calls);
+    Tally* const tally = watch.tally();
     absl::MutexLock lock(&tally->mu);
     auto enough = [&] {
       tally->mu.AssertHeld();
@@ -154,8 +182,9 @@ absl::Status WaitForAllOrFailure(
     const std::vector<std::shared_ptr<CallState>>& calls,
     absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
-  const std::shared_ptr<Tally> tally = Watch(calls);
   {
+    const Watch watch(calls);
+    Tally* const tally = watch.tally();
     absl::MutexLock lock(&tally->mu);
     auto finished = [&] {
       tally->mu.AssertHeld();

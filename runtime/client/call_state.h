@@ -3,6 +3,7 @@
 #ifndef MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_
 #define MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -85,8 +86,14 @@ class CallState {
   bool done() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Runs `callback` once the call is done: now, or in the thread that completes
-  // it; it must not block.
-  void OnDone(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mu_);
+  // it; it must not block. Returns what Forget takes.
+  uint64_t OnDone(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mu_);
+  // The callback is not to run any more; it may run now.
+  void Forget(uint64_t callback) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What the owner keeps of the call. For the owner alone, under its lock.
+  void set_owner_data(void* data) const { owner_data_ = data; }
+  void* owner_data() const { return owner_data_; }
 
   const std::string& description() const { return description_; }
 
@@ -96,12 +103,15 @@ class CallState {
  private:
   const std::string description_;
   std::weak_ptr<CallOwner> owner_;
+  mutable void* owner_data_ = nullptr;
   bool by_reference_ = false;
   std::weak_ptr<ObjectFetcher> fetcher_;
   mutable absl::Mutex mu_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   absl::StatusOr<absl::Cord> result_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::function<void()>> callbacks_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<uint64_t, std::function<void()>>> callbacks_
+      ABSL_GUARDED_BY(mu_);
+  uint64_t next_callback_ ABSL_GUARDED_BY(mu_) = 1;
   std::shared_ptr<void> hold_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -73,13 +73,9 @@ class ClientImpl : public Client {
       return std::vector<v1::NodeInfo>(state.nodes().begin(),
                                        state.nodes().end());
     };
-    objects.actor =
-        [this](const std::string& id) -> absl::StatusOr<v1::ActorInfo> {
-      v1::GetActorRequest request;
-      request.set_actor_id(id);
-      v1::GetActorResponse response;
-      MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response));
-      return response.actor();
+    objects.actor = [this](const std::string& id, int32_t incarnation,
+                           absl::Duration timeout) {
+      return LocateActor(id, incarnation, timeout);
     };
     objects_ = std::make_shared<ObjectClient>(std::move(objects));
   }
@@ -303,6 +299,30 @@ class ClientImpl : public Client {
  private:
   std::string Program() const {
     return std::filesystem::path(executable_).filename().string();
+  }
+
+  // Where a process of an actor is. The head need not be there if this process
+  // is connected to it.
+  absl::StatusOr<v1::ActorInfo> LocateActor(const std::string& id,
+                                            int32_t incarnation,
+                                            absl::Duration timeout) {
+    std::shared_ptr<ActorConnection> connection;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto it = connections_.find(id);
+      if (it != connections_.end()) connection = it->second;
+    }
+    if (connection != nullptr) {
+      if (auto info = connection->ConnectedInfo(incarnation)) {
+        return *std::move(info);
+      }
+    }
+    v1::GetActorRequest request;
+    request.set_actor_id(id);
+    v1::GetActorResponse response;
+    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response,
+                             std::min(timeout, kHeadTimeout)));
+    return response.actor();
   }
 
   std::shared_ptr<ActorConnection> MakeConnection(const ActorIdentity& actor) {

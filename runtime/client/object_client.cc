@@ -231,8 +231,8 @@ absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
       object.actor().name().empty()
           ? object.actor().actor_id()
           : absl::StrCat("'", object.actor().name(), "'");
-  absl::StatusOr<v1::ActorInfo> info =
-      options_.actor(object.actor().actor_id());
+  absl::StatusOr<v1::ActorInfo> info = options_.actor(
+      object.actor().actor_id(), object.incarnation(), deadline - absl::Now());
   if (absl::IsNotFound(info.status()) ||
       (info.ok() && (info->state() != v1::ACTOR_STATE_ALIVE ||
                      info->restarts() != object.incarnation()))) {

@@ -38,7 +38,10 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
     std::shared_ptr<ChannelPool> channels;
     // Of the head.
     std::function<absl::StatusOr<std::vector<v1::NodeInfo>>()> nodes;
-    std::function<absl::StatusOr<v1::ActorInfo>(const std::string& actor_id)>
+    // The actor's record; of this process of it if that is known.
+    std::function<absl::StatusOr<v1::ActorInfo>(const std::string& actor_id,
+                                                int32_t incarnation,
+                                                absl::Duration timeout)>
         actor;
   };
 

@@ -21,6 +21,7 @@ constexpr int kCallId = 1, kMethod = 2, kArgs = 3, kGroup = 4, kKeep = 5;
 constexpr int kShared = 6;
 // Session.
 constexpr int kKnown = 1, kLastCallId = 2, kMemory = 3, kSessionReads = 4;
+constexpr int kGroups = 5, kGroupName = 1, kGroupMethods = 2;
 // Reply (call_id as in Call) and Status.
 constexpr int kStatus = 2, kResult = 3, kSharedResult = 4, kCode = 1, kText = 2;
 
@@ -101,6 +102,28 @@ absl::Status DecodeEntry(const absl::Cord& bytes,
   return absl::OkStatus();
 }
 
+absl::Status CheckCount(size_t count) {
+  if (count < kMaxFrameEntries) return absl::OkStatus();
+  return absl::InvalidArgumentError("a frame has too many entries");
+}
+
+absl::StatusOr<MethodGroup> DecodeGroup(const absl::Cord& bytes) {
+  MethodGroup group;
+  WireReader reader(bytes);
+  WireField field;
+  while (!reader.done()) {
+    MR_RETURN_IF_ERROR(reader.Next(&field));
+    if (field.type != Type::kBytes) continue;
+    if (field.number == kGroupName) {
+      absl::CopyCordToString(field.bytes, &group.name);
+    } else if (field.number == kGroupMethods) {
+      MR_RETURN_IF_ERROR(CheckCount(group.methods.size()));
+      absl::CopyCordToString(field.bytes, &group.methods.emplace_back());
+    }
+  }
+  return group;
+}
+
 absl::Status DecodeSession(const absl::Cord& bytes, SessionMessage* session) {
   WireReader reader(bytes);
   WireField field;
@@ -108,6 +131,10 @@ absl::Status DecodeSession(const absl::Cord& bytes, SessionMessage* session) {
     MR_RETURN_IF_ERROR(reader.Next(&field));
     if (field.number == kMemory && field.type == Type::kBytes) {
       absl::CopyCordToString(field.bytes, &session->shared_memory);
+    } else if (field.number == kGroups && field.type == Type::kBytes) {
+      MR_RETURN_IF_ERROR(CheckCount(session->groups.size()));
+      MR_ASSIGN_OR_RETURN(session->groups.emplace_back(),
+                          DecodeGroup(field.bytes));
     }
     if (field.type != Type::kVarint) continue;
     if (field.number == kKnown) session->known = field.scalar != 0;
@@ -116,11 +143,6 @@ absl::Status DecodeSession(const absl::Cord& bytes, SessionMessage* session) {
       session->reads_memory = field.scalar != 0;
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckCount(size_t count) {
-  if (count < kMaxFrameEntries) return absl::OkStatus();
-  return absl::InvalidArgumentError("a frame has too many entries");
 }
 
 // A field of `repeated uint64`, packed or not.
@@ -216,6 +238,14 @@ absl::Cord EncodeSession(const SessionMessage& session) {
     entry.Bytes(kMemory, absl::string_view(session.shared_memory));
   }
   if (session.reads_memory) entry.Varint(kSessionReads, 1);
+  for (const MethodGroup& group : session.groups) {
+    WireWriter nested;
+    nested.Bytes(kGroupName, absl::string_view(group.name));
+    for (const std::string& method : group.methods) {
+      nested.Bytes(kGroupMethods, absl::string_view(method));
+    }
+    entry.Message(kGroups, std::move(nested));
+  }
   WireWriter frame;
   frame.Message(kSession, std::move(entry));
   return std::move(frame).Take();

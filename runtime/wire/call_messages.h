@@ -43,11 +43,17 @@ struct ReplyMessage {
   absl::Cord result;  // A serialized Value.
 };
 
+struct MethodGroup {
+  std::string name;
+  std::vector<std::string> methods;
+};
+
 struct SessionMessage {
   bool known = false;
   uint64_t last_call_id = 0;
   std::string shared_memory;
   bool reads_memory = false;
+  std::vector<MethodGroup> groups;
 };
 
 struct ReplyFrame {

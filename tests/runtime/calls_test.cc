@@ -82,6 +82,12 @@ class Trainer {
     for (int i = 0; i < 2000 && together_ < 4; ++i) usleep(1000);
     return now;
   }
+  // Trains on what it is given, until it is told to stop.
+  int64_t TrainOn(const std::string& data) {
+    training_ = true;
+    while (!stop_) usleep(1000);
+    return static_cast<int64_t>(data.size());
+  }
 
  private:
   std::atomic<bool> training_ = false;
@@ -90,7 +96,7 @@ class Trainer {
 };
 MINIRAY_ACTOR(Trainer, Constructor<>, &Trainer::Train, &Trainer::Training,
               &Trainer::Health, &Trainer::Stop, &Trainer::Pid, &Trainer::Leave,
-              &Trainer::Die, &Trainer::Together);
+              &Trainer::Die, &Trainer::Together, &Trainer::TrainOn);
 
 // --- Retries.
 
@@ -218,6 +224,90 @@ TEST(CallsTest, AClassThatSavesItsStateRunsOneMethodAtATime) {
 }
 
 // --- Concurrency groups.
+
+// A Trainer whose health is asked for beside all else.
+ActorHandle<Trainer> MakeWatched(const Cluster& driver) {
+  auto trainer = driver.CreateActor<Trainer>(
+      {.concurrency_groups = {{.name = "health",
+                               .methods = {MethodName<&Trainer::Health>(),
+                                           MethodName<&Trainer::Training>(),
+                                           MethodName<&Trainer::Stop>()}}}});
+  EXPECT_THAT(trainer, IsOk());
+  return *trainer;
+}
+
+TEST(CallsTest, AGroupDoesNotWaitBehindLargeArgumentsOfAnother) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = MakeWatched(driver);
+  const std::string data(int64_t{300} << 20, 'd');
+  std::vector<ObjectRef<int64_t>> training;
+  training.push_back(trainer.Call<&Trainer::TrainOn>(data));
+  training.push_back(trainer.Call<&Trainer::TrainOn>(data));
+  ASSERT_TRUE(
+      Eventually([&] { return *trainer.Call<&Trainer::Training>().Get(kLong); },
+                 absl::Seconds(30)));
+  EXPECT_EQ(*trainer.Call<&Trainer::Health>().Get(kLong), "fine");
+  EXPECT_FALSE(training[0].ready());
+  ASSERT_THAT(trainer.Call<&Trainer::Stop>().Get(kLong), IsOk());
+  EXPECT_EQ(*training[1].Get(kLong), data.size());
+}
+
+TEST(CallsTest, AGroupDoesNotWaitBehindManyCallsOfAnother) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = MakeWatched(driver);
+  auto train = trainer.Call<&Trainer::Train>();
+  std::vector<ObjectRef<int64_t>> queued;
+  for (int i = 0; i < 20000; ++i) {
+    queued.push_back(trainer.Call<&Trainer::Pid>());
+  }
+  EXPECT_EQ(*trainer.Call<&Trainer::Health>().Get(kLong), "fine");
+  EXPECT_FALSE(queued.front().ready());
+  ASSERT_THAT(trainer.Call<&Trainer::Stop>().Get(kLong), IsOk());
+  EXPECT_THAT(GetAll(queued, kLong), IsOk());
+}
+
+TEST(CallsTest, AGroupDoesNotWaitForArgumentsOfAnother) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto slow = driver.CreateActor<Trainer>({.max_concurrency = 2});
+  auto trainer = MakeWatched(driver);
+  ASSERT_THAT(trainer.Call<&Trainer::Health>().Get(kLong), IsOk());
+  // An argument that takes long.
+  auto data = slow->Call<&Trainer::TrainOn>(std::string("d"));
+  auto account = driver.CreateActor<Account>({}, 1);
+  auto deposit = account->Call<&Account::Deposit>(data);
+  auto behind = account->Call<&Account::Balance>();
+  EXPECT_THAT(account->With({.concurrency_group = "none"})
+                  .Call<&Account::Balance>()
+                  .Get(kLong),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_FALSE(deposit.ready());
+  EXPECT_FALSE(behind.ready());
+  ASSERT_THAT(slow->Call<&Trainer::Stop>().Get(kLong), IsOk());
+  EXPECT_EQ(*deposit.Get(kLong), 2);
+  EXPECT_EQ(*behind.Get(kLong), 2);
+}
+
+TEST(CallsTest, HoweverManyCallsWaitEachCanBeCancelled) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = MakeWatched(driver);
+  auto train = trainer.Call<&Trainer::Train>();
+  ASSERT_TRUE(Eventually(
+      [&] { return *trainer.Call<&Trainer::Training>().Get(kLong); }));
+  std::vector<ObjectRef<int64_t>> queued;
+  for (int i = 0; i < 50000; ++i) {
+    queued.push_back(trainer.Call<&Trainer::Pid>());
+  }
+  for (auto& ref : queued) Cancel(ref);
+  for (auto& ref : queued) {
+    ASSERT_THAT(ref.Get(kLong), StatusIs(absl::StatusCode::kCancelled));
+  }
+  EXPECT_FALSE(train.ready());
+  EXPECT_THAT(trainer.Call<&Trainer::Stop>().Get(kLong), IsOk());
+}
 
 TEST(CallsTest, GroupsRunBesideEachOtherAndInspectBesideAll) {
   TestCluster cluster;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -34,9 +35,28 @@ class CallRecorderTest : public ::testing::Test {
 
   std::vector<v1::ActorEvent> sent_;
   std::shared_ptr<CallRecorder> recorder_ = std::make_shared<CallRecorder>(
-      [this](const v1::ActorEvent& event) { sent_.push_back(event); });
+      [this](const v1::ActorEvent& event, bool wait) {
+        if (!wait && !reads_) {
+          tried_.Notify();
+          return false;
+        }
+        sent_.push_back(event);
+        return true;
+      });
+  bool reads_ = true;
+  absl::Notification tried_;
   std::function<void(const FinishedCall&)> hook_ = recorder_->HookFor(Host());
 };
+
+TEST_F(CallRecorderTest, WhoDoesNotReadIsToldHowMuchItMissed) {
+  reads_ = false;
+  hook_(Call("Add", 1000100));
+  tried_.WaitForNotification();  // By itself, after its period.
+  // Counted a moment later.
+  while (sent_.empty()) recorder_->Flush();
+  EXPECT_EQ(sent_[0].call_records().records_size(), 0);
+  EXPECT_EQ(sent_[0].call_records().dropped(), 1);
+}
 
 TEST_F(CallRecorderTest, TellsWhoDidWhat) {
   recorder_->Flush();

@@ -154,7 +154,7 @@ TEST_F(CallSessionTest, CancelledAndRefusedCallsAreAnsweredAndDoNotRun) {
 TEST_F(CallSessionTest, ReadingPausesWhileTooMuchWaits) {
   auto stream = Attach(false);
   std::vector<uint64_t> ids;
-  for (uint64_t id = 1; id <= 4096; ++id) ids.push_back(id);
+  for (uint64_t id = 1; id <= 8192; ++id) ids.push_back(id);
   session_->OnFrame(stream.get(), Frame(ids));
   EXPECT_EQ(stream->reads, 1);
   EXPECT_EQ(RunNext(), 1u);
