@@ -94,7 +94,7 @@ class CallBacklog {
   // The lane whose first call may be sent and is the oldest; null: none.
   Lane* NextLane();
 
-  std::vector<Lane> lanes_;  // The first is that of calls without a group.
+  std::deque<Lane> lanes_;  // The first is that of calls without a group.
   std::map<std::string, size_t, std::less<>> lane_of_group_;
   std::map<std::string, std::string, std::less<>> group_of_method_;
   uint64_t next_order_ = 1;
