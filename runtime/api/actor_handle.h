@@ -92,8 +92,9 @@ class AnyActorHandle {
   absl::Status WaitReady(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
-  // Ends the actor's process; with no_restart = false it may come back if it
-  // has restarts left. Pending calls fail.
+  // Ends the actor. With no_restart = false only its process ends, and it comes
+  // back if it has restarts left; one that waits for its first or next process
+  // is left alone. Pending calls fail.
   absl::Status Kill(bool no_restart = true) const;
 
   const internal::ActorIdentity& identity() const { return identity_; }

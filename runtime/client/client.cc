@@ -229,6 +229,15 @@ class ClientImpl : public Client {
     v1::KillActorRequest request;
     request.set_actor_id(actor.actor_id);
     request.set_no_restart(no_restart);
+    if (!no_restart) {
+      // Should the answer get lost, asking again must not end the next process.
+      v1::GetActorRequest get;
+      get.set_actor_id(actor.actor_id);
+      v1::GetActorResponse got;
+      MR_RETURN_IF_ERROR(
+          Unary(&v1::Head::Stub::GetActor, get, &got, kKillTimeout));
+      request.set_incarnation(got.actor().restarts());
+    }
     v1::KillActorResponse response;
     return Unary(&v1::Head::Stub::KillActor, request, &response, kKillTimeout);
   }

@@ -101,8 +101,9 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
   return (actors_[spec.actor_id()] = std::move(actor)).get();
 }
 
-void ClusterState::KillActor(const std::string& actor_id, bool no_restart,
+void ClusterState::KillActor(const v1::KillActorRequest& request,
                              StatusCallback done) {
+  const std::string& actor_id = request.actor_id();
   Turn turn(this);
   Actor* actor = FindActor(actor_id);
   if (actor == nullptr) {
@@ -111,13 +112,21 @@ void ClusterState::KillActor(const std::string& actor_id, bool no_restart,
           absl::StrCat("the head knows no actor ", actor_id)));
     });
   }
-  if (IsLive(actor->info)) {
-    if (no_restart || !HasProcess(actor->info)) {
-      StopActor(actor, "killed by request (Kill)");
-    } else {
-      OrderStop(actor, "killed by request (Kill)");
-      // Comes back through ActorExited.
-    }
+  constexpr char kReason[] = "killed by request (Kill)";
+  // The process that is meant has ended already.
+  const bool late =
+      request.has_incarnation() && request.incarnation() != actor->incarnation;
+  if (!IsLive(actor->info)) {
+    // Nothing to do.
+  } else if (request.no_restart()) {
+    StopActor(actor, kReason);
+    Schedule();
+  } else if (HasProcess(actor->info)) {
+    // Comes back through ActorExited.
+    if (!late) OrderStop(actor, kReason);
+  } else if (actor->info.state() == v1::ACTOR_STATE_PENDING &&
+             actor->spec->max_restarts() == 0) {
+    StopActor(actor, kReason);  // It would not come back either.
     Schedule();
   }
   Reply([done = std::move(done)] { done(absl::OkStatus()); });

@@ -135,8 +135,7 @@ class ClusterState {
   // Answers when the record is new enough or the time is up.
   void GetActor(const v1::GetActorRequest& request, ActorCallback done);
   // Errors: NOT_FOUND.
-  void KillActor(const std::string& actor_id, bool no_restart,
-                 StatusCallback done);
+  void KillActor(const v1::KillActorRequest& request, StatusCallback done);
 
   // OK if this is the actor's present process, as far as the head knows.
   // Errors: FAILED_PRECONDITION, NOT_FOUND.

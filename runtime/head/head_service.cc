@@ -118,10 +118,9 @@ grpc::ServerUnaryReactor* HeadService::KillActor(
     return Finish(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  state_->KillActor(request->actor_id(), request->no_restart(),
-                    [reactor](const absl::Status& status) {
-                      reactor->Finish(ToGrpcStatus(status));
-                    });
+  state_->KillActor(*request, [reactor](const absl::Status& status) {
+    reactor->Finish(ToGrpcStatus(status));
+  });
   return reactor;
 }
 

@@ -211,6 +211,38 @@ TEST_F(ActorLifeTest, KillOfOneThatWaits) {
   EXPECT_EQ(Available("n"), 4);
 }
 
+TEST_F(ActorLifeTest, AKillWithRestartFindsNothingToEndInOneThatWaits) {
+  Create("big", 4);
+  Create(Restartable("a", 1));
+  ASSERT_THAT(state_.KillActor("a", false), IsOk());
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_PENDING);
+  Exited("n", "big");
+  Started("n", "a");
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_ALIVE);
+  // Nor in one that waits for its restart, even for the last.
+  Create("next", 4);
+  Exited("n", "a");
+  ASSERT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
+  ASSERT_THAT(state_.KillActor("a", false), IsOk());
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
+  Exited("n", "next");
+  Started("n", "a", 1);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_ALIVE);
+}
+
+TEST_F(ActorLifeTest, AKillThatComesAgainDoesNotEndTheNextProcess) {
+  Create(Restartable("a", 5));
+  Started("n", "a");
+  ASSERT_THAT(state_.KillActor("a", false, 0), IsOk());
+  Exited("n", "a");
+  Started("n", "a", 1);
+  link_->Take();
+  ASSERT_THAT(state_.KillActor("a", false, 0), IsOk());
+  EXPECT_THAT(link_->Take(), IsEmpty());
+  ASSERT_THAT(state_.KillActor("a", false, 1), IsOk());
+  EXPECT_THAT(link_->Take(), ElementsAre("stop a.1"));
+}
+
 TEST_F(ActorLifeTest, KillOfOneThatWaitsForItsRestart) {
   Create(Restartable("a", -1));
   Create("b", 3);

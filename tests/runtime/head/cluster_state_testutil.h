@@ -4,6 +4,7 @@
 #define MINIRAY_TESTS_RUNTIME_HEAD_CLUSTER_STATE_TESTUTIL_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +44,15 @@ class DirectClusterState : public ClusterState {
     ClusterState::CreateActor(spec, [&](auto info) { result = info; });
     return result;
   }
-  absl::Status KillActor(const std::string& actor_id, bool no_restart) {
+  using ClusterState::KillActor;
+  absl::Status KillActor(const std::string& actor_id, bool no_restart,
+                         std::optional<int32_t> incarnation = std::nullopt) {
+    v1::KillActorRequest request;
+    request.set_actor_id(actor_id);
+    request.set_no_restart(no_restart);
+    if (incarnation.has_value()) request.set_incarnation(*incarnation);
     absl::Status result = absl::UnknownError("no answer");
-    ClusterState::KillActor(actor_id, no_restart,
+    ClusterState::KillActor(request,
                             [&](absl::Status status) { result = status; });
     return result;
   }

@@ -333,8 +333,11 @@ TEST_F(GetActorTest, CallbacksRunOutsideTheLock) {
   bool called = false;
   state_.GetActor(request, [&](absl::StatusOr<v1::ActorInfo>) {
     EXPECT_EQ(state_.Snapshot().actors_size(), 1);
-    state_.ClusterState::KillActor(
-        "a", true, [&](absl::Status status) { EXPECT_THAT(status, IsOk()); });
+    v1::KillActorRequest kill;
+    kill.set_actor_id("a");
+    kill.set_no_restart(true);
+    state_.KillActor(kill,
+                     [&](absl::Status status) { EXPECT_THAT(status, IsOk()); });
     called = true;
   });
   ASSERT_THAT(state_.KillActor("a", true), IsOk());
