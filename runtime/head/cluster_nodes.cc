@@ -93,7 +93,10 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
         // head; nobody has called it yet.
         SendStart(*actor);
       } else {
-        ActorDied(actor, "ended while its node was cut from the head", true);
+        ActorDied(actor,
+                  WithReason(actor->stop_reason,
+                             "ended while its node was cut from the head"),
+                  true);
       }
     }
     TakeJobsOf(request, &node);
@@ -165,10 +168,11 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
   for (const std::string& id : std::set<std::string>(node->actors)) {
     Actor* actor = FindActor(id);
     if (HasProcess(actor->info)) {
-      ActorDied(
-          actor,
-          absl::StrCat("node ", NodeName(node->info), " was lost: ", cause),
-          true);
+      ActorDied(actor,
+                WithReason(actor->stop_reason,
+                           absl::StrCat("node ", NodeName(node->info),
+                                        " was lost: ", cause)),
+                true);
     } else {
       ReleaseResources(actor);
     }

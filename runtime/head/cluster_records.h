@@ -121,6 +121,12 @@ inline std::string NodeName(const v1::NodeInfo& node) {
                       node.address(), ")");
 }
 
+// Why something ended that may have been told to.
+inline std::string WithReason(const std::string& stop_reason,
+                              const std::string& cause) {
+  return stop_reason.empty() ? cause : absl::StrCat(stop_reason, "; ", cause);
+}
+
 inline bool IsLive(const v1::ActorInfo& info) {
   return info.state() != v1::ACTOR_STATE_DEAD;
 }

@@ -221,8 +221,11 @@ void ClusterState::LoseJobsOf(const Node& node, const std::string& cause) {
       continue;
     }
     ReleaseResources(&job);
-    EndJob(&job, v1::JOB_STATE_FAILED,
-           absl::StrCat("node ", NodeName(node.info), " was lost: ", cause));
+    EndJob(
+        &job,
+        job.stop_reason.empty() ? v1::JOB_STATE_FAILED : v1::JOB_STATE_STOPPED,
+        WithReason(job.stop_reason, absl::StrCat("node ", NodeName(node.info),
+                                                 " was lost: ", cause)));
   }
 }
 

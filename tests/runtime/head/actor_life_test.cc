@@ -325,6 +325,28 @@ TEST_F(ActorLifeTest, AStopThatWasLostWithTheStreamIsRepeated) {
   EXPECT_THAT(back->Take(), ElementsAre("registered", "stop a.0"));
 }
 
+TEST_F(ActorLifeTest, OneThatObeyedWhileCutOffEndedByTheKill) {
+  Create("a");
+  Started("n", "a");
+  ASSERT_THAT(state_.KillActor("a", false), IsOk());
+  state_.NodeDisconnected("n", link_.get());  // With the exit on its way.
+  AddNode("n", 4);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  EXPECT_THAT(Info("a").cause(),
+              AllOf(HasSubstr("killed by request (Kill)"),
+                    HasSubstr("while its node was cut from the head")));
+}
+
+TEST_F(ActorLifeTest, OneThatWasToldToStopNamesThatWhenItsNodeIsLost) {
+  Create("a");
+  Started("n", "a");
+  ASSERT_THAT(state_.KillActor("a", false), IsOk());
+  state_.NodeLeft("n");
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  EXPECT_THAT(Info("a").cause(), AllOf(HasSubstr("killed by request (Kill)"),
+                                       HasSubstr("was lost")));
+}
+
 TEST_F(ActorLifeTest, AKilledActorThatEndedWhileCutOffGivesItsRoomBack) {
   Create("a");
   Started("n", "a");
