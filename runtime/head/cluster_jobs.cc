@@ -19,6 +19,12 @@ absl::Status WasStopped(const JobRecord& job) {
       absl::StrCat("job ", job.info.job_id(), " was ", job.info.cause()));
 }
 
+absl::Status CameTooLate(const JobRecord& job) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job.info.job_id(), " has ended: ", job.info.cause(),
+                   "; its actors are gone: start the program again"));
+}
+
 }  // namespace
 
 absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
@@ -47,6 +53,8 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
     is_new = true;
   } else if (job.info.state() == v1::JOB_STATE_STOPPED) {
     return WasStopped(job);
+  } else if (HasEnded(job.info)) {
+    return CameTooLate(job);
   }
   job.session = session;
   job.session_id = request.session_id();

@@ -161,8 +161,12 @@ TEST_F(JobsTest, AnEndedJobGetsNoActors) {
   EXPECT_THAT(state_.CreateActor(Spec("a")),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("job job has ended")));
-  // Not even if its driver comes back too late.
-  Attach("job");
+  // Not even if its driver comes back too late, which is told so.
+  EXPECT_THAT(TryRegister("job", "s"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("job job has ended: its driver "
+                                       "vanished"),
+                             HasSubstr("start the program again"))));
   EXPECT_EQ(Job("job").state(), v1::JOB_STATE_FAILED);
   EXPECT_THAT(state_.CreateActor(Spec("a")),
               StatusIs(absl::StatusCode::kFailedPrecondition));
