@@ -113,6 +113,7 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   it->second.link.reset();
   if (it->second.info.state() != v1::NODE_STATE_ALIVE) return;
   it->second.info.set_state(v1::NODE_STATE_DISCONNECTED);
+  ++node_epoch_;  // Who waits for it is told so.
   NodeChanged(it->second, /*gained=*/false);
   // A daemon that lives dials again at once; a stream that broke without that
   // is most likely a daemon that died, so its callers need not wait a whole
@@ -120,6 +121,7 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   it->second.lease_end =
       std::min(it->second.lease_end, options_.clock() + options_.lease / 3);
   LOG(WARNING) << "node disconnected: " << NodeName(it->second.info);
+  Schedule();
 }
 
 void ClusterState::NodeLeft(const std::string& node_id) {

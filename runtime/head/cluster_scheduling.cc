@@ -225,7 +225,29 @@ std::string ClusterState::WaitReason(const DemandClass& demands) const {
       node->second.info.state() != v1::NODE_STATE_DEAD) {
     return absl::StrCat(text, ": it is cut from the head");
   }
-  return absl::StrCat(text, ": all of it is in use");
+  return absl::StrCat(text, ": ", WhyNoRoom(demand));
+}
+
+std::string ClusterState::WhyNoRoom(const Demand& demand) const {
+  bool reachable = false;
+  if (const auto group = groups_.find(demand.group_id);
+      group != groups_.end()) {
+    const std::vector<Bundle>& bundles = group->second.bundles;
+    for (int i = 0; i < static_cast<int>(bundles.size()); ++i) {
+      if (demand.bundle_index >= 0 && demand.bundle_index != i) continue;
+      const auto node = nodes_.find(bundles[i].node_id);
+      reachable =
+          reachable || (node != nodes_.end() && IsUsable(node->second) &&
+                        bundles[i].total.Covers(demand.request));
+    }
+  } else {
+    reachable =
+        std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& item) {
+          return IsUsable(item.second) && CouldHold(demand, item.second);
+        });
+  }
+  return reachable ? "all of it is in use"
+                   : "the nodes that have that much are cut from the head";
 }
 
 v1::ActorInfo ClusterState::Told(const Actor& actor) const {
@@ -310,8 +332,9 @@ bool ClusterState::Place(DemandClass* demands) {
 
 void ClusterState::Schedule() {
   ScheduleGroups();
-  // Jobs are looked at again where there is more room than before.
-  if (scheduled_epoch_ != capacity_epoch_ ||
+  // Jobs are looked at again where there is more room than before, or where
+  // there may never be any.
+  if (scheduled_epoch_ != capacity_epoch_ || feasible_epoch_ != node_epoch_ ||
       scheduled_jobs_ != job_queue_.size()) {
     ScheduleJobs();
   }

@@ -309,6 +309,9 @@ class ClusterState {
   void FailInfeasible(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WaitReason(const DemandClass& demands) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of what some node could hold.
+  std::string WhyNoRoom(const Demand& demand) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts the first one that waits there, if there is room.
   bool Place(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleaseResources(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -282,8 +282,8 @@ void ClusterState::ScheduleJobs() {
       job.infeasible_since = options_.clock();
     }
     const std::string cause = absl::StrCat(
-        "waits for ", job.request.ToString(),
-        feasible ? ": all of it is in use" : ": no node has that much");
+        "waits for ", job.request.ToString(), ": ",
+        feasible ? WhyNoRoom(Demand{job.request}) : "no node has that much");
     if (cause == job.info.cause()) continue;
     job.info.set_cause(cause);
     Touch(&job);

@@ -101,6 +101,23 @@ TEST_F(AffinityTest, ACutNodeIsNamedAsTheReason) {
             "waits for CPU 1 on node b: it is cut from the head");
 }
 
+TEST_F(AffinityTest, NorIsWhatACutNodeHasInUse) {
+  AddNode("small", 1);
+  auto link = AddLabelled("b", 4, "west");
+  state_.NodeDisconnected("b", link.get());
+  Create("x", 2);
+  EXPECT_EQ(Info("x").cause(),
+            "waits for CPU 2: the nodes that have that much are cut from the "
+            "head");
+  Create(InZone("west", "y"));
+  EXPECT_EQ(Info("y").cause(),
+            "waits for CPU 1 on a node with zone=west: the nodes that have "
+            "that much are cut from the head");
+  AddLabelled("b", 4, "west");
+  EXPECT_EQ(Info("x").node_id(), "b");
+  EXPECT_EQ(Info("y").node_id(), "b");
+}
+
 TEST_F(AffinityTest, LabelsMustAllMatch) {
   AddLabelled("a", 4, "east");
   AddLabelled("b", 1, "west");

@@ -11,6 +11,7 @@
 namespace miniray {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -254,6 +255,57 @@ TEST_F(SubmittedJobsTest, ALostNodeFailsItsJobs) {
   // Told late.
   JobExited("n", "j", 0);
   EXPECT_EQ(JobStateOf("j"), v1::JOB_STATE_FAILED);
+}
+
+TEST_F(SubmittedJobsTest, OneThatWaitsForACutNodeFailsOnceTheNodeIsLost) {
+  const auto link = AddNode("n", 4);
+  AddNode("small", 1);
+  state_.NodeDisconnected("n", link.get());
+  Submit("j", 3).IgnoreError();
+  EXPECT_EQ(Job("j").cause(),
+            "waits for CPU 3: the nodes that have that much are cut from the "
+            "head");
+  const auto advance = [this](absl::Duration time) {
+    state_.RenewLease("small").IgnoreError();
+    Advance(time);
+  };
+  advance(kLease / 2);
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(Job("j").cause(), "waits for CPU 3: no node has that much");
+  for (absl::Duration time; time < kInfeasible; time += kLease / 2) {
+    EXPECT_EQ(JobStateOf("j"), v1::JOB_STATE_PENDING);
+    advance(kLease / 2);
+  }
+  EXPECT_EQ(JobStateOf("j"), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job("j").cause(), HasSubstr("it asks for CPU 3, but host-small"));
+}
+
+TEST_F(SubmittedJobsTest, TheReasonChangesWhenANodeIsCutAndReturns) {
+  const auto link = AddNode("n", 4);
+  Submit("a", 3).IgnoreError();
+  JobStarted("n", "a");
+  Submit("b", 2).IgnoreError();
+  EXPECT_EQ(Job("b").cause(), "waits for CPU 2: all of it is in use");
+  state_.NodeDisconnected("n", link.get());
+  EXPECT_EQ(Job("b").cause(),
+            "waits for CPU 2: the nodes that have that much are cut from the "
+            "head");
+  v1::RegisterNode back = Registration("n", 4);
+  back.add_live_jobs("a");
+  ASSERT_THAT(state_.RegisterNode(back, std::make_shared<FakeLink>()), IsOk());
+  EXPECT_EQ(Job("b").cause(), "waits for CPU 2: all of it is in use");
+}
+
+TEST_F(SubmittedJobsTest, OneThatWasToldToStopIsStoppedWhenItsNodeIsLost) {
+  AddNode("n", 4);
+  Submit("j").IgnoreError();
+  JobStarted("n", "j");
+  ASSERT_THAT(Stop("j"), IsOk());
+  Advance(kLease);
+  EXPECT_EQ(JobStateOf("j"), v1::JOB_STATE_STOPPED);
+  EXPECT_THAT(Job("j").cause(),
+              AllOf(HasSubstr("stopped by request (miniray job stop)"),
+                    HasSubstr("node n (host-n, 10.0.0.1) was lost")));
 }
 
 class RejoiningNodeTest : public SubmittedJobsTest {
