@@ -70,6 +70,7 @@ class HeadServerImpl : public HeadServer {
       if (actor.state() != v1::ACTOR_STATE_DEAD) live.insert(actor.actor_id());
     }
     actor_states_.KeepOnly(live);
+    packages_.RemoveUnfinished();
     const auto nodes = std::count_if(
         tables.nodes().begin(), tables.nodes().end(),
         [](const auto& n) { return n.state() != v1::NODE_STATE_DEAD; });

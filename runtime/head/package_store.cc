@@ -17,6 +17,12 @@
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
+namespace {
+
+// Behind the id, in the name of a file that is being written; then an id.
+constexpr char kUnfinished[] = ".tmp-";
+
+}  // namespace
 
 PackageStore::Writer::Writer(std::string package_id, std::string temporary,
                              std::string path, int fd)
@@ -125,6 +131,20 @@ void PackageStore::MakeRoom(int64_t max_bytes,
       continue;
     }
     if (unlink(PathOf(entry.package_id).c_str()) == 0) total -= entry.bytes;
+  }
+}
+
+void PackageStore::RemoveUnfinished() const {
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder_, error), end;
+       !error && file != end; file.increment(error)) {
+    const std::string name = file->path().filename().string();
+    const size_t id_end = name.find(kUnfinished);
+    if (id_end == std::string::npos ||
+        !IsValidId(absl::string_view(name).substr(0, id_end))) {
+      continue;  // None of ours.
+    }
+    (void)unlink(file->path().c_str());
   }
 }
 

@@ -62,6 +62,9 @@ class PackageStore {
   // are left. Those in `in_use` and those used since `recent` stay.
   void MakeRoom(int64_t max_bytes, const std::set<std::string>& in_use,
                 absl::Time recent) const;
+  // Removes what processes that are no more have not finished writing.
+  // REQUIRES: nobody writes.
+  void RemoveUnfinished() const;
   // Errors: INVALID_ARGUMENT, not an id; those of the file system.
   absl::StatusOr<std::unique_ptr<Writer>> Write(absl::string_view package_id);
 
