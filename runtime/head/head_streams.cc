@@ -8,9 +8,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "runtime/base/files.h"
 #include "runtime/head/stream_link.h"
 #include "runtime/rpc/grpc_status.h"
@@ -72,12 +75,20 @@ class NodeStream
     } else if (message_.has_stats()) {
       state_->NodeStats(node_id_, message_.stats());
     } else if (message_.has_leaving()) {
+      // Nothing more is read: what was queued ends the stream, or OnCancel,
+      // which may have come already.
+      left_ = true;
       state_->NodeLeft(node_id_);
-      // Nothing more is read.
       logs_->NodeGone(link_.get());
+      if (cancelled_) return link_->out.End(grpc::Status::CANCELLED);
       return link_->out.End(grpc::Status::OK, /*drain=*/true);
     }
     StartRead(&message_);
+  }
+
+  void OnCancel() override {
+    cancelled_ = true;
+    if (left_) link_->out.End(grpc::Status::CANCELLED);
   }
 
   void OnWriteDone(bool ok) override { link_->out.Written(ok); }
@@ -90,6 +101,8 @@ class NodeStream
   const std::shared_ptr<Link> link_;
   v1::NodeMessage message_;
   std::string node_id_;
+  std::atomic<bool> left_ = false;
+  std::atomic<bool> cancelled_ = false;
 };
 
 class DriverStream
@@ -100,25 +113,57 @@ class DriverStream
     explicit Link(DriverStream* stream) : out(stream) {}
     void Send(v1::DriverEvent event) override { out.Push(std::move(event)); }
     void Output(v1::ProcessOutput output) override {
-      output.set_dropped_lines(output.dropped_lines() + dropped_.exchange(0));
-      const int64_t lines =
+      absl::MutexLock lock(&mu_);
+      v1::ProcessOutput missed = OriginOf(output);
+      output.set_dropped_lines(output.dropped_lines() +
+                               missed_.dropped_lines());
+      missed.set_dropped_lines(
           std::count(output.text().begin(), output.text().end(), '\n') +
-          output.dropped_lines();
+          output.dropped_lines());
       v1::DriverEvent event;
       *event.mutable_output() = std::move(output);
-      if (!out.TryPush(std::move(event), kMaxOutputBytes)) {
+      if (out.TryPush(std::move(event), kMaxOutputBytes)) {
+        missed_.clear_dropped_lines();
+      } else {
         // Of whichever process: the next message tells.
-        dropped_ += lines;
+        missed_ = std::move(missed);
       }
     }
     void End(const absl::Status& status) override {
+      TellMissed(std::numeric_limits<size_t>::max());
       out.End(ToGrpcStatus(status), /*drain=*/true);
     }
+    // The driver has read: it hears what it missed even if nothing follows.
+    void TellMissed() { TellMissed(kMaxOutputBytes / 2); }
+
     StreamLink<DriverStream, v1::DriverEvent> out;
 
    private:
     static constexpr size_t kMaxOutputBytes = 4 << 20;
-    std::atomic<int64_t> dropped_ = 0;
+
+    static v1::ProcessOutput OriginOf(const v1::ProcessOutput& output) {
+      v1::ProcessOutput origin;
+      origin.set_job_id(output.job_id());
+      origin.set_actor_id(output.actor_id());
+      origin.set_class_name(output.class_name());
+      origin.set_pid(output.pid());
+      origin.set_hostname(output.hostname());
+      return origin;
+    }
+    void TellMissed(size_t max_queued_bytes) {
+      absl::MutexLock lock(&mu_);
+      if (missed_.dropped_lines() == 0) return;
+      v1::DriverEvent event;
+      *event.mutable_output() = missed_;
+      if (out.TryPush(std::move(event), max_queued_bytes)) {
+        missed_.clear_dropped_lines();
+      }
+    }
+
+    absl::Mutex mu_;
+    // Lines that found no room since the driver was told last, as those of the
+    // process whose lines were the last of them.
+    v1::ProcessOutput missed_ ABSL_GUARDED_BY(mu_);
   };
 
   explicit DriverStream(ClusterState* state)
@@ -138,18 +183,25 @@ class DriverStream
       if (!status.ok()) return link_->out.End(ToGrpcStatus(status));
       job_id_ = message_.register_driver().job_id();
     } else if (message_.has_leaving() && !job_id_.empty()) {
-      // Nothing more is read: its end, or OnCancel, ends the stream.
+      // Nothing more is read: its end, or OnCancel, ends the stream. The latter
+      // may have come already.
       left_ = true;
-      return state_->DriverLeft(job_id_, link_.get());
+      state_->DriverLeft(job_id_, link_.get());
+      if (cancelled_) link_->out.End(grpc::Status::CANCELLED);
+      return;
     }
     StartRead(&message_);
   }
 
   void OnCancel() override {
+    cancelled_ = true;
     if (left_) link_->out.End(grpc::Status::CANCELLED);
   }
 
-  void OnWriteDone(bool ok) override { link_->out.Written(ok); }
+  void OnWriteDone(bool ok) override {
+    link_->out.Written(ok);
+    if (ok) link_->TellMissed();
+  }
   void OnDone() override { delete this; }
 
  private:
@@ -158,6 +210,7 @@ class DriverStream
   v1::DriverMessage message_;
   std::string job_id_;
   std::atomic<bool> left_ = false;
+  std::atomic<bool> cancelled_ = false;
 };
 
 class PackageUpload : public grpc::ServerReadReactor<v1::PackageChunk> {

@@ -2,6 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -493,6 +496,95 @@ TEST_F(HeadServiceTest, AVanishedDriversActorsEndAfterTheGrace) {
     return state.jobs(0).state() == v1::JOB_STATE_FAILED &&
            state.actors(0).state() == v1::ACTOR_STATE_DEAD;
   }));
+}
+
+TEST_F(HeadServiceTest, WhatADriverMissedLastIsToldToo) {
+  constexpr int kMessages = 256;
+  constexpr int kLines = 1024;
+  const auto driver_context = Context(token_);
+  const auto driver = stub_->AttachDriver(driver_context.get());
+  v1::DriverMessage hello = Hello("job");
+  hello.mutable_register_driver()->set_wants_output(true);
+  ASSERT_TRUE(driver->Write(hello));
+  v1::DriverEvent event;
+  ASSERT_TRUE(driver->Read(&event));
+  const auto node_context = Context(token_);
+  const auto node = stub_->AttachNode(node_context.get());
+  ASSERT_TRUE(node->Write(Registration("node")));
+  v1::NodeMessage message;
+  message.mutable_output()->set_job_id("job");
+  for (int i = 0; i < kLines; ++i) {
+    message.mutable_output()->mutable_text()->append(127, 'x').push_back('\n');
+  }
+  for (int i = 0; i < kMessages; ++i) ASSERT_TRUE(node->Write(message));
+  // By then it has taken all of it.
+  v1::NodeMessage stats;
+  stats.mutable_stats()->set_memory_used_bytes(7);
+  ASSERT_TRUE(node->Write(stats));
+  ASSERT_TRUE(Eventually([](const v1::GetClusterStateResponse& state) {
+    return state.nodes(0).memory_used_bytes() == 7;
+  }));
+  v1::DriverMessage goodbye;
+  goodbye.mutable_leaving();
+  ASSERT_TRUE(driver->Write(goodbye));
+  int64_t shown = 0, dropped = 0;
+  while (driver->Read(&event)) {
+    shown += std::count(event.output().text().begin(),
+                        event.output().text().end(), '\n');
+    dropped += event.output().dropped_lines();
+  }
+  EXPECT_TRUE(driver->Finish().ok());
+  EXPECT_GT(dropped, 0);
+  EXPECT_EQ(shown + dropped, kMessages * kLines);
+  node_context->TryCancel();
+  EXPECT_FALSE(node->Finish().ok());
+}
+
+TEST_F(HeadServiceTest, ANodeThatSaysGoodbyeAndReadsNothingIsLetGo) {
+  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  ASSERT_TRUE(node->Write(Registration("node", 100)));
+  v1::NodeCommand command;
+  ASSERT_TRUE(node->Read(&command));
+  // More than fits on the way.
+  for (int i = 0; i < 40; ++i) {
+    v1::CreateActorRequest request = Creation(absl::StrCat("actor-", i));
+    request.mutable_spec()->add_constructor_args()->set_bytes_value(
+        std::string(2 << 20, 'x'));
+    v1::CreateActorResponse created;
+    ASSERT_THAT(Call(&v1::Head::Stub::CreateActor, request, &created), IsOk());
+  }
+  v1::NodeMessage goodbye;
+  goodbye.mutable_leaving();
+  ASSERT_TRUE(node->Write(goodbye));
+  ASSERT_TRUE(Eventually([](const v1::GetClusterStateResponse& state) {
+    return state.nodes(0).state() == v1::NODE_STATE_DEAD;
+  }));
+  context->TryCancel();
+  EXPECT_FALSE(node->Finish().ok());
+  // It waits until all streams are over.
+  absl::Notification over;
+  std::thread shutdown([&] {
+    head_->Shutdown();
+    over.Notify();
+  });
+  const bool in_time = over.WaitForNotificationWithTimeout(kPatience);
+  EXPECT_TRUE(in_time);
+  if (!in_time) abort();  // It would wait for ever.
+  shutdown.join();
+}
+
+TEST_F(HeadServiceTest, WhatAKilledHeadHasHalfReceivedIsRemoved) {
+  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
+  head_->Shutdown();
+  head_.reset();
+  const std::string packages = folder_ / "head/packages/";
+  ASSERT_THAT(WriteFileAtomically(
+                  absl::StrCat(packages, package_id_, ".tmp-0123"), "half"),
+              IsOk());
+  StartHead({});
+  EXPECT_THAT(Packages(), ElementsAre(package_id_));
 }
 
 TEST_F(HeadServiceTest, ShutdownAnswersThoseWhoWait) {
