@@ -140,6 +140,7 @@ void OutputCapture::Loop() {
         source = std::move(it->second);
         sources_.erase(it);
       }
+      if (!source->ended) ReadRest(source.get());
       if (!source->ended) Close(source.get());
       source->done();
     }
@@ -178,6 +179,21 @@ void OutputCapture::Read(Source* source) {
     if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) return Close(source);
     Take(source, absl::string_view(buffer, static_cast<size_t>(n)));
+  }
+}
+
+void OutputCapture::ReadRest(Source* source) {
+  // As much as fits into the pipe: what comes while it is read is not of the
+  // process that has ended.
+  int64_t left = fcntl(source->read_end.get(), F_GETPIPE_SZ);
+  char buffer[kReadBytes];
+  while (left > 0) {
+    const ssize_t n = read(source->read_end.get(), buffer,
+                           std::min(sizeof(buffer), static_cast<size_t>(left)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    Take(source, absl::string_view(buffer, static_cast<size_t>(n)));
+    left -= n;
   }
 }
 

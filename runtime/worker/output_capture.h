@@ -97,6 +97,8 @@ class OutputCapture {
   void Loop();
   // Reads what there is, a bounded amount.
   void Read(Source* source);
+  // Reads what is in the pipe now, however much somebody else writes.
+  void ReadRest(Source* source);
   void Take(Source* source, absl::string_view text);
   void SendLines(Source* source, absl::string_view lines, bool last);
   // Nothing comes any more.

@@ -131,6 +131,50 @@ TEST_F(OutputCaptureTest, APipeThatSomebodyElseHoldsIsReadForAWhile) {
   EXPECT_EQ(*ReadFile(path_), "said\n");
 }
 
+// On a slow node the capture's thread may come too late to a pipe that
+// something else still holds open.
+TEST(OutputCaptureDeadlineTest, WhatIsInThePipeByThenIsNotLost) {
+  TempFolder folder;
+  absl::Notification busy, go_on;
+  std::string sent;
+  auto capture =
+      OutputCapture::Create({.sink =
+                                 [&](v1::ProcessOutput output, bool /*must*/) {
+                                   if (output.actor_id() == "busy") {
+                                     busy.Notify();
+                                     go_on.WaitForNotification();
+                                   } else {
+                                     sent += output.text();
+                                   }
+                                   return true;
+                                 },
+                             .drain_timeout = absl::ZeroDuration()});
+  ASSERT_TRUE(capture.ok()) << capture.status();
+  v1::ProcessOutput origin;
+  origin.set_job_id("job");
+  origin.set_actor_id("busy");
+  auto other = (*capture)->Open(folder / "other.log", origin);
+  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_EQ(write((*other)->write_fd(), "x\n", 2), 2);
+  busy.WaitForNotification();
+
+  origin.set_actor_id("late");
+  auto stream = (*capture)->Open(folder / "late.log", origin);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const ScopedFd grandchild(dup((*stream)->write_fd()));
+  (*stream)->ReleaseWriteEnd();
+  std::string text;
+  for (int i = 0; i < 4000; ++i) absl::StrAppend(&text, "line ", i, "\n");
+  ASSERT_EQ(write(grandchild.get(), text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
+  absl::Notification done;
+  (*stream)->Finish([&done] { done.Notify(); });
+  go_on.Notify();
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_EQ(*ReadFile(folder / "late.log"), text);
+  EXPECT_EQ(sent, text);
+}
+
 TEST_F(OutputCaptureTest, WithoutAJobNothingIsSent) {
   auto stream = capture_->Open(path_, {});
   ASSERT_TRUE(stream.ok());
