@@ -126,14 +126,18 @@ absl::StatusOr<ClusterState::LogPlace> ClusterState::FindLog(
     file = job->info.log_file();
     cause = job->info.cause();
   }
-  if (node_id.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(who, " has not run yet",
-                     cause.empty() ? "" : absl::StrCat(": ", cause)));
-  }
   place.request.set_tail_lines(std::max<int64_t>(request.tail_lines(), 0));
   place.request.set_follow(request.follow());
   place.request.set_skip_bytes(std::max<int64_t>(request.skip_bytes(), 0));
+  place.request.set_min_incarnation(std::max(request.min_incarnation(), 0));
+  if (node_id.empty()) {
+    const bool may_run =
+        actor != nullptr ? IsLive(actor->info) : !HasEnded(job->info);
+    if (may_run && request.follow()) return place;
+    return absl::FailedPreconditionError(
+        absl::StrCat(who, may_run ? " has not run yet" : " has never run",
+                     cause.empty() ? "" : absl::StrCat(": ", cause)));
+  }
   const auto node = nodes_.find(node_id);
   if (node != nodes_.end()) place.link = node->second.link;
   if (place.link == nullptr) {

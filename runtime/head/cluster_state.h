@@ -120,11 +120,12 @@ class ClusterState {
   // Passes it on to the job's driver.
   void Output(v1::ProcessOutput output);
   struct LogPlace {
-    std::shared_ptr<NodeLink> link;
+    std::shared_ptr<NodeLink> link;  // Null: it has not run yet, and may.
     v1::ReadNodeLog request;
   };
   // Errors: NOT_FOUND. INVALID_ARGUMENT, ambiguous. FAILED_PRECONDITION, it has
-  // no log. UNAVAILABLE, its node is not there; says which file it was.
+  // no log (yet, unless `follow` is set). UNAVAILABLE, its node is not there;
+  // says which file it was.
   absl::StatusOr<LogPlace> FindLog(const v1::ReadLogRequest& request) const;
 
   // --- Actors.

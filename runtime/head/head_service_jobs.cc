@@ -79,7 +79,7 @@ grpc::ServerWriteReactor<v1::LogChunk>* HeadService::ReadLog(
   absl::Status status = CheckToken(*context, token_);
   if (status.ok()) {
     absl::StatusOr<ClusterState::LogPlace> place = state_->FindLog(*request);
-    if (place.ok()) return NewLogStream(logs_, *std::move(place));
+    if (place.ok()) return NewLogStream(logs_, state_, *std::move(place));
     status = place.status();
   }
   return new RefusedStream<grpc::ServerWriteReactor<v1::LogChunk>>(status);

@@ -64,16 +64,24 @@ void LogRelay::Chunk(const NodeLink* link, v1::LogChunk chunk) {
   reading.window -= static_cast<int64_t>(chunk.data().size());
   if (reading.window < 0) {
     reading.link->Send(EndCommand(it->first));
-    reading.sink->End(absl::InternalError("the node sent more than was asked"));
+    reading.sink->End(absl::InternalError("the node sent more than was asked"),
+                      0);
     readings_.erase(it);
     return;
   }
+  const bool last = chunk.last();
+  const absl::Status status = chunk.error().empty()
+                                  ? absl::OkStatus()
+                                  : absl::NotFoundError(chunk.error());
+  const int32_t incarnation = chunk.incarnation();
   if (!chunk.data().empty()) {
-    reading.sink->Data(std::move(*chunk.mutable_data()));
+    v1::LogChunk data;
+    data.mutable_data()->swap(*chunk.mutable_data());
+    data.set_incarnation(incarnation);
+    reading.sink->Data(std::move(data));
   }
-  if (!chunk.last()) return;
-  reading.sink->End(chunk.error().empty() ? absl::OkStatus()
-                                          : absl::NotFoundError(chunk.error()));
+  if (!last) return;
+  reading.sink->End(status, incarnation);
   readings_.erase(it);
 }
 
@@ -86,7 +94,8 @@ void LogRelay::NodeGone(const NodeLink* link) {
     }
     it->second.sink->End(
         absl::UnavailableError("the connection to the node that has the log "
-                               "broke while it was read"));
+                               "broke while it was read"),
+        0);
     it = readings_.erase(it);
   }
 }

@@ -30,9 +30,10 @@ class LogRelay {
   class Sink {
    public:
     virtual ~Sink() = default;
-    virtual void Data(std::string bytes) = 0;
-    // The last call.
-    virtual void End(absl::Status status) = 0;
+    virtual void Data(v1::LogChunk chunk) = 0;
+    // The last call. incarnation: of an actor's processes, the last one of
+    // which the node has all; meaningless after an error.
+    virtual void End(absl::Status status, int32_t incarnation) = 0;
   };
 
   // What names a request.

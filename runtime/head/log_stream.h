@@ -10,9 +10,10 @@
 
 namespace miniray {
 
-// `relay` outlives it.
+// Reads what lies at `place`; with `follow`, what the next processes print as
+// well, wherever they run. `relay` and `state` outlive it.
 grpc::ServerWriteReactor<v1::LogChunk>* NewLogStream(
-    LogRelay* relay, ClusterState::LogPlace place);
+    LogRelay* relay, ClusterState* state, ClusterState::LogPlace place);
 
 }  // namespace miniray
 

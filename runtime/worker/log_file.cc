@@ -209,9 +209,9 @@ absl::StatusOr<std::string> LogReader::Read(size_t max_bytes) {
   }
 }
 
-std::vector<std::string> FindActorLogs(const std::string& folder,
-                                       absl::string_view actor_id) {
-  std::vector<std::pair<int, std::string>> found;
+std::map<int, std::string> FindActorLogs(const std::string& folder,
+                                         absl::string_view actor_id) {
+  std::map<int, std::string> found;
   std::error_code error;
   const std::string infix = absl::StrCat("-", actor_id, ".");
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -223,13 +223,10 @@ std::vector<std::string> FindActorLogs(const std::string& folder,
     number.remove_suffix(absl::string_view(".log").size());
     int incarnation = 0;
     if (absl::SimpleAtoi(number, &incarnation)) {
-      found.emplace_back(incarnation, entry.path().string());
+      found[incarnation] = entry.path().string();
     }
   }
-  std::sort(found.begin(), found.end());
-  std::vector<std::string> paths;
-  for (auto& [incarnation, path] : found) paths.push_back(std::move(path));
-  return paths;
+  return found;
 }
 
 }  // namespace miniray

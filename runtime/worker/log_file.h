@@ -5,8 +5,8 @@
 #define MINIRAY_RUNTIME_WORKER_LOG_FILE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -71,10 +71,10 @@ class LogReader {
   ScopedFd fd_;
 };
 
-// The logs of an actor's processes in `folder`, oldest first: files (or links)
-// CLASS-ACTORID.INCARNATION.log. Empty if there are none.
-std::vector<std::string> FindActorLogs(const std::string& folder,
-                                       absl::string_view actor_id);
+// The logs of an actor's processes in `folder`, by incarnation: files (or
+// links) CLASS-ACTORID.INCARNATION.log. Empty if there are none.
+std::map<int, std::string> FindActorLogs(const std::string& folder,
+                                         absl::string_view actor_id);
 
 }  // namespace miniray
 

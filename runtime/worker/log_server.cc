@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 
 namespace miniray {
@@ -12,6 +13,8 @@ namespace {
 constexpr int64_t kChunkBytes = 64 << 10;
 // How long what a process printed may take to a reader who follows.
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(50);
+// How long the first words of an actor's next process may.
+constexpr absl::Duration kLookPeriod = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -101,42 +104,49 @@ void LogServer::Loop() {
 }
 
 bool LogServer::Serve(Reading* reading, int64_t* window) {
-  const uint64_t id = reading->request.request_id();
+  const v1::ReadNodeLog& request = reading->request;
   if (!reading->found) {
-    absl::StatusOr<Log> log = callbacks_.find(reading->request);
-    if (!log.ok()) return Finish(id, log.status());
+    absl::StatusOr<Log> log = callbacks_.find(request);
+    if (!log.ok()) return Finish(*reading, log.status());
     reading->log = *std::move(log);
     reading->found = true;
+    reading->next = std::max(request.min_incarnation(), 0);
     // The last lines are those of the last process.
-    if (reading->request.tail_lines() > 0 && !reading->log.paths.empty()) {
-      reading->next_path = reading->log.paths.size() - 1;
+    if (request.tail_lines() > 0 && !reading->log.paths.empty()) {
+      reading->next =
+          std::max(reading->next, reading->log.paths.rbegin()->first);
     }
   }
   reading->idle = false;
   // One chunk a turn: the next reader's turn comes soon.
   while (*window > 0) {
+    // Asked before looking: what a process printed last, and the log of one
+    // that was started, are there by the time that nothing lives any more.
+    const bool waits = request.follow() && reading->log.lives();
     if (!reading->reader.has_value()) {
-      if (reading->next_path == reading->log.paths.size()) {
-        return Finish(id, absl::OkStatus());
+      const absl::StatusOr<bool> opened = OpenNext(reading);
+      if (waits &&
+          (absl::IsNotFound(opened.status()) || (opened.ok() && !*opened))) {
+        reading->idle = true;  // Not yet.
+        return true;
       }
-      absl::StatusOr<LogReader> reader =
-          LogReader::Open(reading->log.paths[reading->next_path++],
-                          reading->request.tail_lines());
-      if (!reader.ok()) return Finish(id, reader.status());
-      reading->reader = *std::move(reader);
+      if (!opened.ok() || !*opened) return Finish(*reading, opened.status());
     }
     if (reading->unsent.empty()) {
-      // Asked before reading: what a process printed last is in the file by
-      // the time that it is known to have ended.
-      const bool complete = reading->next_path < reading->log.paths.size() ||
-                            !reading->request.follow() || !reading->log.lives();
+      const bool complete =
+          !waits || reading->log.paths.rbegin()->first >= reading->next;
       absl::StatusOr<std::string> bytes = reading->reader->Read(
           static_cast<size_t>(std::min(*window, kChunkBytes)));
-      if (!bytes.ok()) return Finish(id, bytes.status());
+      if (!bytes.ok()) return Finish(*reading, bytes.status());
       if (bytes->empty()) {
         if (complete) {
           reading->reader.reset();
           continue;
+        }
+        // What lives may be the process after this one.
+        if (reading->next_look <= absl::Now()) {
+          LookAgain(reading);
+          if (reading->log.paths.rbegin()->first >= reading->next) continue;
         }
         reading->idle = true;
         return true;
@@ -148,8 +158,9 @@ bool LogServer::Serve(Reading* reading, int64_t* window) {
       if (reading->unsent.empty()) continue;
     }
     v1::LogChunk chunk;
-    chunk.set_request_id(id);
+    chunk.set_request_id(request.request_id());
     chunk.set_data(reading->unsent);
+    chunk.set_incarnation(reading->next - 1);
     if (!callbacks_.send(std::move(chunk))) {
       reading->idle = true;  // Again in a moment.
       return true;
@@ -162,10 +173,33 @@ bool LogServer::Serve(Reading* reading, int64_t* window) {
   return true;
 }
 
-bool LogServer::Finish(uint64_t request_id, const absl::Status& status) {
+absl::StatusOr<bool> LogServer::OpenNext(Reading* reading) {
+  auto log = reading->log.paths.lower_bound(reading->next);
+  if (log == reading->log.paths.end()) {
+    LookAgain(reading);
+    log = reading->log.paths.lower_bound(reading->next);
+  }
+  if (log == reading->log.paths.end()) return false;
+  MR_ASSIGN_OR_RETURN(
+      reading->reader,
+      LogReader::Open(log->second, reading->request.tail_lines()));
+  reading->request.clear_tail_lines();  // Of a further one: all.
+  reading->next = log->first + 1;
+  return true;
+}
+
+void LogServer::LookAgain(Reading* reading) {
+  reading->next_look = absl::Now() + kLookPeriod;
+  absl::StatusOr<Log> log = callbacks_.find(reading->request);
+  // Those that are gone were read.
+  if (log.ok()) reading->log.paths.merge(log->paths);
+}
+
+bool LogServer::Finish(const Reading& reading, const absl::Status& status) {
   v1::LogChunk chunk;
-  chunk.set_request_id(request_id);
+  chunk.set_request_id(reading.request.request_id());
   chunk.set_last(true);
+  chunk.set_incarnation(reading.next - 1);
   if (!status.ok()) chunk.set_error(ToUtf8(status.message()));
   (void)callbacks_.send(std::move(chunk));
   return false;

@@ -11,9 +11,9 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -27,14 +27,17 @@ namespace miniray {
 class LogServer {
  public:
   struct Log {
-    // Of one process after the other; only the last one may still be written.
-    std::vector<std::string> paths;
-    // Whether more may be written. Called from the server's thread.
+    // Of one process after the other, by incarnation; only the last one may
+    // still be written.
+    std::map<int, std::string> paths;
+    // Whether more may be written, by a further process as well. Called from
+    // the server's thread.
     std::function<bool()> lives;
   };
   struct Callbacks {
-    // Which log a request is about. Called from the server's thread. Errors:
-    // any, for who asked.
+    // Which log a request is about; asked again where it may have grown by
+    // further processes. Called from the server's thread. Errors: any, for who
+    // asked.
     std::function<absl::StatusOr<Log>(const v1::ReadNodeLog&)> find;
     // Sends to the head; false, and nothing sent, where there is no room. A
     // chunk that is the last must find room.
@@ -54,8 +57,9 @@ class LogServer {
   struct Reading {
     v1::ReadNodeLog request;
     Log log;
-    size_t next_path = 0;
-    std::optional<LogReader> reader;
+    int next = 0;  // The incarnation to open next, or a later one.
+    std::optional<LogReader> reader;  // Of the one before.
+    absl::Time next_look = absl::InfinitePast();
     int64_t skip = 0;
     std::string unsent;  // Read already.
     bool found = false;
@@ -65,7 +69,12 @@ class LogServer {
   void Loop();
   // Sends what there is; false once the reading is over. Without the lock.
   bool Serve(Reading* reading, int64_t* window);
-  bool Finish(uint64_t request_id, const absl::Status& status);
+  // Opens the log of the next process; false: there is none yet. Errors:
+  // NOT_FOUND, its file is not there (yet).
+  absl::StatusOr<bool> OpenNext(Reading* reading);
+  // Looks for logs of further processes.
+  void LookAgain(Reading* reading);
+  bool Finish(const Reading& reading, const absl::Status& status);
 
   const Callbacks callbacks_;
 

@@ -228,14 +228,16 @@ class WorkerDaemonImpl : public WorkerDaemon {
                                          const std::string& folder) {
     LogServer::Log log;
     if (const std::string& id = request.job_id(); !id.empty()) {
-      log.paths = {jobs_->LogPath(id)};
+      log.paths = {{0, jobs_->LogPath(id)}};
       log.lives = [this, id] { return jobs_->Lives(id); };
       return log;
     }
     const std::string& id = request.actor_id();
     log.paths = FindActorLogs(folder, id);
     log.lives = [this, id] { return actors_->Lives(id); };
-    if (log.paths.empty()) {
+    // Who follows waits for the first, or the next.
+    const bool waits = request.follow() && log.lives();
+    if (log.paths.empty() && !waits && request.min_incarnation() == 0) {
       return absl::NotFoundError(absl::StrCat(
           "there is no log of actor ", id, " on its node",
           log.lives() ? " yet: it is being started" : " any more"));

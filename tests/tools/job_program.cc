@@ -44,8 +44,11 @@ absl::Status Run(const std::string& what, const std::string& text,
   }
   MR_ASSIGN_OR_RETURN(
       const auto talker,
-      cluster.CreateActor<Talker>({.name = name, .resources = {.cpu = 0}}));
-  MR_RETURN_IF_ERROR(talker.Call<&Talker::Pid>().Get(kTimeout).status());
+      cluster.CreateActor<Talker>({.name = name,
+                                   .resources = {.cpu = 0},
+                                   .max_restarts = what == "again" ? 1 : 0}));
+  MR_ASSIGN_OR_RETURN(const int64_t pid,
+                      talker.Call<&Talker::Pid>().Get(kTimeout));
   if (what == "say") {
     MR_RETURN_IF_ERROR(talker.Call<&Talker::Say>(text).Get(kTimeout));
   } else if (what == "mumble") {
@@ -67,6 +70,15 @@ absl::Status Run(const std::string& what, const std::string& text,
     if (std::getenv("MINIRAY_JOB_ID") != nullptr) {
       while (true) pause();
     }
+  } else if (what == "again") {
+    // Once more in the actor's next process.
+    MR_RETURN_IF_ERROR(talker.Call<&Talker::Say>(text).Get(kTimeout));
+    std::cout << "ready" << std::endl;
+    while (talker.Call<&Talker::Pid>().Get(kTimeout).value_or(pid) == pid) {
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    MR_RETURN_IF_ERROR(
+        talker.Call<&Talker::Say>(text + " again").Get(kTimeout));
   } else {
     return absl::InvalidArgumentError(absl::StrCat("what is '", what, "'?"));
   }

@@ -353,6 +353,34 @@ TEST_F(JobsTest, LogsFollowUntilTheEnd) {
   EXPECT_EQ(Run({"job", "logs", "j"}).out, "1\n2\n3\nend");
 }
 
+TEST_F(JobsTest, LogsOfAPendingJobAreWaitedFor) {
+  const std::string file = runtime_dir() + "/go";
+  ASSERT_EQ(
+      Submit(absl::StrCat("while [ ! -e ", file, " ]; do sleep 0.05; done"),
+             {"--no_wait", "--job_id=a", "--num_cpus=4"})
+          .exit_code,
+      0);
+  ASSERT_TRUE(EventuallyIn("a", "RUNNING"));
+  for (const char* job : {"b", "c"}) {
+    ASSERT_EQ(Submit("echo here", {"--no_wait", absl::StrCat("--job_id=", job),
+                                   "--num_cpus=4"})
+                  .exit_code,
+              0);
+  }
+  EXPECT_EQ(Run({"job", "logs", "b", "--follow", "--timeout=0.5"}).exit_code,
+            124);
+  const auto follower = Start({"job", "logs", "b", "--follow"});
+  const auto disappointed = Start({"job", "logs", "c", "--follow"});
+  ASSERT_EQ(Run({"job", "stop", "c"}).exit_code, 0);
+  const CommandResult stopped = disappointed->Wait();
+  EXPECT_EQ(stopped.exit_code, 1);
+  EXPECT_THAT(stopped.err, HasSubstr("has never run: stopped by request"));
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  const CommandResult followed = follower->Wait();
+  EXPECT_EQ(followed.exit_code, 0) << followed.err;
+  EXPECT_EQ(followed.out, "here\n");
+}
+
 TEST_F(JobsTest, MuchOutputArrivesWhole) {
   const CommandResult result = Submit(
       "i=0; while [ $i -lt 60000 ]; do echo "

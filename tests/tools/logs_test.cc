@@ -142,6 +142,21 @@ TEST_F(LogsTest, LogsOfTheLivingAndTheDead) {
   EXPECT_THAT(gone.err, AllOf(HasSubstr("is on node"), HasSubstr(".log")));
 }
 
+TEST_F(LogsTest, WhoFollowsSeesTheNextProcessToo) {
+  const auto driver = Driver({"again", "hello", "phoenix"});
+  ASSERT_EQ(driver->ReadLine(absl::Seconds(40)), "ready");
+  const auto follower = Start({"logs", "phoenix", "--follow"});
+  EXPECT_EQ(follower->ReadLine(), "hello");
+  const std::string pid = List({"actors"})[0]["pid"];
+  ASSERT_EQ(kill(static_cast<pid_t>(std::stoi(pid)), SIGKILL), 0);
+  EXPECT_EQ(follower->ReadLine(absl::Seconds(40)), "hello again");
+  EXPECT_EQ(driver->Wait().exit_code, 0);
+  const CommandResult followed = follower->Wait();
+  EXPECT_EQ(followed.exit_code, 0) << followed.err;
+  EXPECT_THAT(followed.out, IsEmpty());
+  EXPECT_EQ(Run({"logs", "phoenix"}).out, "hello\nhello again\n");
+}
+
 TEST_F(LogsTest, SubmittedDriversShowTheirActorsToo) {
   const CommandResult result =
       Run({"submit", "--job_id=j", "--", RunfilePath("tests/tools/job_program"),

@@ -49,6 +49,10 @@ absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
         connected = true;
         give_up = absl::Now() + kLogPatience;
         broken_pipe = !WriteOut(chunk.data());
+        if (chunk.incarnation() != request->min_incarnation()) {
+          request->set_min_incarnation(chunk.incarnation());
+          request->clear_skip_bytes();
+        }
         request->set_skip_bytes(request->skip_bytes() +
                                 static_cast<int64_t>(chunk.data().size()));
       }

@@ -19,8 +19,10 @@ using ::testing::IsEmpty;
 
 class FakeSink : public LogRelay::Sink {
  public:
-  void Data(std::string bytes) override { data.push_back(std::move(bytes)); }
-  void End(absl::Status status) override { ends.push_back(status); }
+  void Data(v1::LogChunk chunk) override { data.push_back(chunk.data()); }
+  void End(absl::Status status, int32_t /*incarnation*/) override {
+    ends.push_back(status);
+  }
   std::vector<std::string> data;
   std::vector<absl::Status> ends;
 };

@@ -198,6 +198,18 @@ TEST_F(FindLogTest, WhereThereIsNone) {
   SubmitJob("large", 100);
   EXPECT_THAT(Find("large"), StatusIs(absl::StatusCode::kFailedPrecondition,
                                       HasSubstr("has not run yet")));
+  // Who follows may wait.
+  for (const char* id : {"big", "large"}) {
+    v1::ReadLogRequest request;
+    request.set_any_id(id);
+    request.set_follow(true);
+    const auto place = state_.FindLog(request);
+    ASSERT_THAT(place, IsOk());
+    EXPECT_EQ(place->link, nullptr);
+  }
+  ASSERT_THAT(state_.KillActor("big", true), IsOk());
+  EXPECT_THAT(Find("big"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    HasSubstr("has never run: killed by")));
   Attach("plain");
   EXPECT_THAT(Find("plain"), StatusIs(absl::StatusCode::kFailedPrecondition,
                                       HasSubstr("was not submitted")));

@@ -17,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class LogFileTest : public testing::Test {
  protected:
@@ -156,9 +157,9 @@ TEST_F(LogFileTest, TheLogsOfAnActorAreFoundInOrder) {
     return folder_.path() + "/" + name;
   };
   EXPECT_THAT(FindActorLogs(folder_.path(), "actor-12"),
-              ElementsAre(path("Counter-actor-12.0.log"),
-                          path("Counter-actor-12.2.log"),
-                          path("Counter-actor-12.10.log")));
+              ElementsAre(Pair(0, path("Counter-actor-12.0.log")),
+                          Pair(2, path("Counter-actor-12.2.log")),
+                          Pair(10, path("Counter-actor-12.10.log"))));
   EXPECT_THAT(FindActorLogs(folder_.path(), "actor-3"), IsEmpty());
 }
 

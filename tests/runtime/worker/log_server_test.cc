@@ -32,6 +32,11 @@ class LogServerTest : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::app) << text;
   }
 
+  void SetPaths(std::map<int, std::string> paths) {
+    absl::MutexLock lock(&paths_mu_);
+    paths_ = std::move(paths);
+  }
+
   // Waits until the reader has this text.
   bool Gets(uint64_t id, const std::string& text) {
     absl::MutexLock lock(&mu_);
@@ -59,7 +64,9 @@ class LogServerTest : public ::testing::Test {
   }
 
   TempFolder folder_;
-  std::vector<std::string> paths_ = {folder_ / "log"};
+  absl::Mutex paths_mu_;
+  std::map<int, std::string> paths_ ABSL_GUARDED_BY(paths_mu_) = {
+      {0, folder_ / "log"}};
   std::atomic<bool> lives_ = false;
   std::atomic<bool> room_ = true;
 
@@ -67,12 +74,15 @@ class LogServerTest : public ::testing::Test {
   std::map<uint64_t, std::string> text_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::string> ends_ ABSL_GUARDED_BY(mu_);  // Errors.
 
+  std::map<uint64_t, int> incarnations_ ABSL_GUARDED_BY(mu_);  // The last.
+
   LogServer server_{
       {.find = [this](const v1::ReadNodeLog& request)
            -> absl::StatusOr<LogServer::Log> {
          if (request.actor_id() != "a") {
            return absl::NotFoundError("no such actor");
          }
+         absl::MutexLock lock(&paths_mu_);
          return LogServer::Log{paths_, [this] { return lives_.load(); }};
        },
        .send =
@@ -81,6 +91,7 @@ class LogServerTest : public ::testing::Test {
              if (!room_ && !chunk.last()) return false;
              text_[chunk.request_id()] += chunk.data();
              if (chunk.last()) ends_[chunk.request_id()] = chunk.error();
+             incarnations_[chunk.request_id()] = chunk.incarnation();
              return true;
            }}};
 };
@@ -101,7 +112,7 @@ TEST_F(LogServerTest, SendsWhatThereIs) {
 TEST_F(LogServerTest, TheLastLines) {
   Write("log", "one\ntwo\nthree\n");
   Write("older", "zero\n");
-  paths_ = {folder_ / "older", folder_ / "log"};
+  SetPaths({{0, folder_ / "older"}, {1, folder_ / "log"}});
   v1::ReadNodeLog request = Request(1);
   request.set_tail_lines(2);
   server_.Read(request);
@@ -112,7 +123,7 @@ TEST_F(LogServerTest, TheLastLines) {
 TEST_F(LogServerTest, OfSeveralProcessesInOrder) {
   Write("first", "1\n");
   Write("log", "2\n");
-  paths_ = {folder_ / "first", folder_ / "log"};
+  SetPaths({{0, folder_ / "first"}, {1, folder_ / "log"}});
   v1::ReadNodeLog request = Request(1);
   request.set_skip_bytes(1);
   server_.Read(request);
@@ -136,6 +147,68 @@ TEST_F(LogServerTest, FollowsUntilTheProcessHasEnded) {
   lives_ = false;
   ASSERT_TRUE(Ends(1));
   EXPECT_EQ(Text(1), "one\ntwo\nlast");
+}
+
+TEST_F(LogServerTest, FollowsTheProcessesThatComeLater) {
+  lives_ = true;
+  Write("log", "one\n");
+  v1::ReadNodeLog request = Request(1, true);
+  request.set_tail_lines(1);
+  server_.Read(request);
+  ASSERT_TRUE(Gets(1, "one\n"));
+  // It ends and the next one starts before anybody looks; the one after that is
+  // lost elsewhere.
+  Write("log", "last of the first\n");
+  Write("log.1", "two\nlines\n");
+  SetPaths({{0, folder_ / "log"}, {1, folder_ / "log.1"}});
+  ASSERT_TRUE(Gets(1, "one\nlast of the first\ntwo\nlines\n"));
+  Write("log.3", "three\n");
+  SetPaths({{1, folder_ / "log.1"}, {3, folder_ / "log.3"}});
+  ASSERT_TRUE(Gets(1, "one\nlast of the first\ntwo\nlines\nthree\n"));
+  lives_ = false;
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(ErrorOf(1), "");
+  absl::MutexLock lock(&mu_);
+  EXPECT_EQ(incarnations_[1], 3);
+}
+
+TEST_F(LogServerTest, FromOneProcessOn) {
+  Write("log", "0\n");
+  Write("log.1", "1\n");
+  Write("log.2", "2\n");
+  SetPaths(
+      {{0, folder_ / "log"}, {1, folder_ / "log.1"}, {2, folder_ / "log.2"}});
+  v1::ReadNodeLog request = Request(1);
+  request.set_min_incarnation(1);
+  request.set_skip_bytes(1);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "\n2\n");
+  // Of later ones nothing is here.
+  request = Request(2);
+  request.set_min_incarnation(3);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(2));
+  EXPECT_EQ(ErrorOf(2), "");
+  absl::MutexLock lock(&mu_);
+  EXPECT_EQ(incarnations_[2], 2);
+}
+
+TEST_F(LogServerTest, WaitsForALogThatIsNotThereYet) {
+  lives_ = true;
+  server_.Read(Request(1, true));
+  SetPaths({});
+  server_.Read(Request(2, true));
+  // By then it has looked for both.
+  server_.Read(Request(3));
+  ASSERT_TRUE(Ends(3));
+  Write("log", "one\n");
+  ASSERT_TRUE(Gets(1, "one\n"));
+  SetPaths({{0, folder_ / "log"}});
+  ASSERT_TRUE(Gets(2, "one\n"));
+  lives_ = false;
+  ASSERT_TRUE(Ends(1));
+  ASSERT_TRUE(Ends(2));
 }
 
 TEST_F(LogServerTest, SendsNoMoreThanWasGranted) {

@@ -182,14 +182,14 @@ TEST(OutputTest, NothingIsLostInACrash) {
   for (int i = 0; i < 5000; ++i) absl::StrAppend(&text, "line ", i, "\n");
   text += "no newline";
   EXPECT_FALSE(actor->Call<&Probe::PrintAndDie>(text).Get(kLong).ok());
-  const std::vector<std::string> logs =
+  const std::map<int, std::string> logs =
       FindActorLogs(cluster.NodeFolder(0) + "/logs", actor->actor_id());
   ASSERT_EQ(logs.size(), 1);
-  EXPECT_EQ(*ReadFile(logs[0]), text);
+  EXPECT_EQ(*ReadFile(logs.at(0)), text);
   const v1::ActorInfo info = cluster.Info(*actor);
   EXPECT_THAT(info.cause(),
               AllOf(HasSubstr("SIGKILL"), HasSubstr("line 4999\nno newline")));
-  EXPECT_EQ(info.log_file(), logs[0]);
+  EXPECT_EQ(info.log_file(), logs.at(0));
 }
 
 TEST(OutputTest, LogsAreRotated) {
