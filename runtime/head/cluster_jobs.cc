@@ -69,6 +69,7 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   }
   job.grace_end = absl::InfiniteFuture();
   if (!is_new) return absl::OkStatus();
+  for (const auto& [id, node] : nodes_) SendBegan(node, request.job_id());
   job.info.set_job_id(request.job_id());
   job.info.set_program(request.program());
   job.info.set_hostname(request.hostname());
@@ -91,7 +92,7 @@ void ClusterState::DriverLeft(const std::string& job_id, Session session) {
     EndJob(&job, v1::JOB_STATE_SUCCEEDED, kCause);
   } else {
     // The job goes on until its process ends.
-    StopActorsOf(job, kCause);
+    StopActorsOf(job_id, kCause);
   }
   job.session = nullptr;
   LetDriverLeave(&job);
@@ -155,19 +156,61 @@ void ClusterState::EndJob(Job* job, v1::JobState state,
   Touch(job);
   LOG(INFO) << "job " << job->info.job_id() << " ended: "
             << (cause.empty() ? "its driver exited with code 0" : cause);
-  StopActorsOf(*job, cause.empty() ? "its driver has ended" : cause);
-  v1::NodeCommand ended;
-  ended.mutable_job_ended()->set_job_id(job->info.job_id());
-  for (const auto& [id, node] : nodes_) Send(node, ended);
+  EndLifetime(job->info.job_id(),
+              cause.empty() ? "its driver has ended" : cause);
 }
 
-void ClusterState::StopActorsOf(const Job& job, const std::string& cause) {
-  EndGroupsOf(job.info.job_id(), cause);
-  const auto it = job_actors_.find(job.info.job_id());
+void ClusterState::EndLifetime(const std::string& id,
+                               const std::string& cause) {
+  StopActorsOf(id, cause);
+  for (const auto& [node_id, node] : nodes_) SendEnded(node, id);
+}
+
+bool ClusterState::LifetimeEnded(const std::string& id) const {
+  if (const auto job = jobs_.find(id); job != jobs_.end()) {
+    return HasEnded(job->second.info);
+  }
+  const Actor* const actor = FindActor(id);
+  return actor == nullptr || !IsLive(actor->info);
+}
+
+void ClusterState::TellLifetimes(const v1::RegisterNode& request,
+                                 const Node& node) {
+  for (const std::string& id : request.object_jobs()) {
+    if (LifetimeEnded(id)) SendEnded(node, id);
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (job.info.state() == v1::JOB_STATE_RUNNING) SendBegan(node, id);
+  }
+}
+
+void ClusterState::SendEnded(const Node& node, const std::string& job_id) {
+  v1::NodeCommand command;
+  command.mutable_job_ended()->set_job_id(job_id);
+  Send(node, std::move(command));
+}
+
+void ClusterState::SendBegan(const Node& node, const std::string& job_id) {
+  v1::NodeCommand command;
+  command.mutable_job_began()->set_job_id(job_id);
+  Send(node, std::move(command));
+}
+
+const ClusterState::Job* ClusterState::JobOfDriver(
+    const std::string& id) const {
+  const Actor* const actor = FindActor(id);
+  const auto job = jobs_.find(actor == nullptr ? id : actor->info.job_id());
+  return job == jobs_.end() ? nullptr : &job->second;
+}
+
+void ClusterState::StopActorsOf(const std::string& id,
+                                const std::string& cause) {
+  EndGroupsOf(id, cause);
+  const auto it = job_actors_.find(id);
   if (it == job_actors_.end()) return;
   // A copy: those that end leave the set.
-  for (const std::string& id : std::set<std::string>(it->second)) {
-    StopActor(FindActor(id), cause);
+  for (const std::string& actor : std::set<std::string>(it->second)) {
+    StopActor(FindActor(actor), cause);
   }
 }
 

@@ -100,6 +100,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
       }
     }
     TakeJobsOf(request, &node);
+    TellLifetimes(request, node);
     Schedule();
   }
   return absl::OkStatus();

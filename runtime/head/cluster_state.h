@@ -392,8 +392,26 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeExit(const std::string& node_id, const v1::ActorExited& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Stops the actors that end with the job.
-  void StopActorsOf(const Job& job, const std::string& cause)
+  // --- Lifetimes: what actors, groups and objects end with. A job is one, by
+  // its id; and a detached actor, by its own id, of what it creates and puts.
+
+  // Stops the actors and groups that end with it.
+  void StopActorsOf(const std::string& id, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, and tells the nodes.
+  void EndLifetime(const std::string& id, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool LifetimeEnded(const std::string& id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What the node may not have heard.
+  void TellLifetimes(const v1::RegisterNode& request, const Node& node)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendEnded(const Node& node, const std::string& job_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendBegan(const Node& node, const std::string& job_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The job whose driver started it all; null: it is forgotten.
+  const Job* JobOfDriver(const std::string& id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the driver's stream, at once or when its actors have ended.
   void LetDriverLeave(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

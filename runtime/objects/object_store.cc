@@ -384,6 +384,14 @@ class ObjectStoreImpl : public ObjectStore {
     service_.FreeCopies(service_.table().EndJob(job_id));
   }
 
+  void BeginJob(absl::string_view job_id) override {
+    service_.table().BeginJob(job_id);
+  }
+
+  std::set<std::string> Jobs() const override {
+    return const_cast<Service&>(service_).table().Jobs();
+  }
+
   void EndOwner(absl::string_view owner) override {
     service_.FreeCopies(service_.table().EndOwner(owner));
   }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -52,8 +53,12 @@ class ObjectStore {
 
   virtual const std::string& address() const = 0;  // HOST:PORT
 
-  // Frees what the job has put, and refuses what it still puts.
+  // Frees what the job has put, and refuses what it still puts, until another
+  // job of the same id begins.
   virtual void EndJob(absl::string_view job_id) = 0;
+  virtual void BeginJob(absl::string_view job_id) = 0;
+  // The ids of those that have objects here.
+  virtual std::set<std::string> Jobs() const = 0;
   // The same for a process: what it held is held by nobody now. owner: as in
   // v1.ObjectChunk.
   virtual void EndOwner(absl::string_view owner) = 0;

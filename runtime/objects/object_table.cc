@@ -247,6 +247,19 @@ ObjectTable::Copies ObjectTable::EndJob(absl::string_view job_id) {
   return EraseIf([&](const Object& object) { return object.job_id == job_id; });
 }
 
+void ObjectTable::BeginJob(absl::string_view job_id) {
+  absl::MutexLock lock(&mu_);
+  const auto it = ended_jobs_.find(job_id);
+  if (it != ended_jobs_.end()) ended_jobs_.erase(it);
+}
+
+std::set<std::string> ObjectTable::Jobs() const {
+  absl::MutexLock lock(&mu_);
+  std::set<std::string> jobs;
+  for (const auto& [id, object] : objects_) jobs.insert(object.job_id);
+  return jobs;
+}
+
 ObjectTable::Copies ObjectTable::EndOwner(absl::string_view owner) {
   if (owner.empty()) return {};
   absl::MutexLock lock(&mu_);

@@ -114,6 +114,10 @@ class ObjectTable {
   // puts.
   Copies EndJob(absl::string_view job_id);
   Copies EndOwner(absl::string_view owner);
+  // A job with the id of one that ended: what it puts is taken.
+  void BeginJob(absl::string_view job_id);
+  // The ids of those that have objects here.
+  std::set<std::string> Jobs() const;
 
   // The copies that are here, by the stores that they are from.
   Copies ListCopies() const;

@@ -171,6 +171,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
                                    options_.labels.end());
     actors_->Describe(node);
     jobs_->Describe(node);
+    for (const std::string& job : objects_->Jobs()) node->add_object_jobs(job);
     // Who read them has heard that the stream broke.
     logs_->EndAll();
   }
@@ -193,6 +194,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
         return logs_->End(command.end_read_log().request_id());
       case v1::NodeCommand::kJobEnded:
         return objects_->EndJob(command.job_ended().job_id());
+      case v1::NodeCommand::kJobBegan:
+        return objects_->BeginJob(command.job_began().job_id());
       default:
         LOG(WARNING) << "a command of the head that this daemon does not know";
     }

@@ -345,6 +345,20 @@ TEST(ObjectsTest, ValuesThatHaveNoRoomInMemoryAreReadFromDisk) {
   EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 2) == 0; }));
 }
 
+TEST(ObjectsTest, ADriverWithTheJobIdOfAnEarlierOnePutsToo) {
+  TestCluster cluster;
+  for (int i = 0; i < 2; ++i) {
+    auto driver =
+        Cluster::Connect({.address = cluster.address(), .job_id = "nightly"});
+    ASSERT_THAT(driver, IsOk());
+    auto ref = driver->Put(std::string(1000, 'x'));
+    EXPECT_THAT(ref.Get(kLong), IsOk());
+    driver->Shutdown();
+    EXPECT_TRUE(Eventually(
+        [&] { return cluster.daemon(0).object_stats().objects == 0; }));
+  }
+}
+
 TEST(ObjectsTest, ResultsArePassedToOtherCalls) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();

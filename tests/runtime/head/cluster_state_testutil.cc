@@ -20,7 +20,7 @@ std::vector<std::string> FakeLink::Take() {
       result.push_back("start job " + command.start_job().spec().job_id());
     } else if (command.has_stop_job()) {
       result.push_back("stop job " + command.stop_job().job_id());
-    } else if (command.has_job_ended()) {
+    } else if (command.has_job_ended() || command.has_job_began()) {
       continue;  // Follows from the rest.
     } else {
       result.push_back("nothing");

@@ -37,6 +37,15 @@ class JobsTest : public ClusterStateTest {
     return state_.RegisterDriver(request, this);
   }
 
+  // Of whose ends the node was told.
+  static std::vector<std::string> EndedJobs(const FakeLink& link) {
+    std::vector<std::string> ids;
+    for (const v1::NodeCommand& command : link.sent) {
+      if (command.has_job_ended()) ids.push_back(command.job_ended().job_id());
+    }
+    return ids;
+  }
+
   std::shared_ptr<FakeLink> link_ = AddNode("n", 10);
 };
 

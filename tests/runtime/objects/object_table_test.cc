@@ -38,6 +38,25 @@ TEST(ObjectTableTest, AnObjectFreedWhileItComesDoesNotStay) {
   EXPECT_EQ(table.stats().objects, 0);
 }
 
+TEST(ObjectTableTest, AJobMayHaveTheIdOfOneThatEnded) {
+  ObjectTable table({.max_bytes = 1000, .max_objects = 10});
+  const auto put = [&](const std::string& id) {
+    auto incoming = table.Begin(Four(id), &Never);
+    if (!incoming.ok()) return incoming.status();
+    EXPECT_THAT((*incoming)->file->Append("data"), IsOk());
+    return table.Finish(*std::move(incoming));
+  };
+  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
+  ASSERT_THAT(put("one"), IsOk());
+  EXPECT_THAT(table.Jobs(), testing::ElementsAre("j"));
+  table.EndJob("j");
+  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
+  EXPECT_THAT(put("two"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  table.BeginJob("j");
+  EXPECT_THAT(put("three"), IsOk());
+  table.BeginJob("never ended");
+}
+
 TEST(MemoryFileTest, OnlySealedFilesOfTheRightSizeAreMapped) {
   auto file = MemoryFile::Create(10);
   ASSERT_THAT(file, IsOk());
