@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -145,27 +146,36 @@ struct Cluster::State {
 
 namespace {
 
-// The connection of this actor process, whose actors all belong to one job.
+// What an actor creates and puts ends with its job; that of a detached one ends
+// with the actor.
+const std::string& LifetimeOf(const v1::ActorSpec& spec) {
+  return spec.detached() ? spec.actor_id() : spec.job_id();
+}
+
+// The connection of the actors of this process that have this one's lifetime.
 absl::StatusOr<Cluster> ClusterOfActors(const v1::HostActor& host) {
   static absl::Mutex mu(absl::kConstInit);
-  static Cluster* cluster = nullptr;
+  static auto* const clusters = new std::map<std::string, Cluster>;
+  // Of the first actor, if it is not alone: see ActorTable::OnExit.
+  static auto* const owner = new std::string(
+      absl::StrCat(host.spec().actor_id(), ".", host.incarnation()));
   absl::MutexLock lock(&mu);
-  if (cluster == nullptr) {
+  const std::string& lifetime = LifetimeOf(host.spec());
+  auto cluster = clusters->find(lifetime);
+  if (cluster == clusters->end()) {
     internal::Client::Options options;
     options.head_address = host.head_address();
     options.token = host.token();
     options.is_driver = false;
-    options.job_id = host.spec().job_id();
+    options.job_id = lifetime;
     options.object_address = host.object_address();
-    // Of the first actor, if it is not alone: see ActorTable::OnExit.
-    options.object_owner =
-        absl::StrCat(host.spec().actor_id(), ".", host.incarnation());
+    options.object_owner = *owner;
     MR_ASSIGN_OR_RETURN(auto client, internal::Client::Connect(options));
     auto state = std::make_shared<Cluster::State>();
     state->client = std::move(client);
-    cluster = new Cluster(std::move(state));
+    cluster = clusters->emplace(lifetime, Cluster(std::move(state))).first;
   }
-  return *cluster;
+  return cluster->second;
 }
 
 absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {

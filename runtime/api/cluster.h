@@ -118,7 +118,9 @@ struct ActorOptions {
   ResourceOptions resources;
   // How often a dead process is started again; -1: for ever.
   int max_restarts = 0;
-  // Detached actors outlive their driver; end them with Kill.
+  // Detached actors outlive their driver; end them with Kill. What one creates
+  // and puts (actors, placement groups, values) ends with it, and not with its
+  // driver.
   bool detached = false;
   // Compute threads (OMP_NUM_THREADS, LibTorch's pool); 0: the CPUs asked for,
   // rounded down, at least 1.
@@ -229,6 +231,7 @@ class Cluster {
   void Shutdown();
 
   const std::string& address() const;  // HOST:PORT of the head
+  // In a detached actor: its own id, under which it creates and puts.
   const std::string& job_id() const;
   bool embedded() const;
 

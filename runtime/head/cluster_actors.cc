@@ -71,6 +71,12 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
     return absl::FailedPreconditionError(
         absl::StrCat("job ", spec.job_id(), " has ended"));
   }
+  if (const Actor* creator = FindActor(spec.job_id());
+      creator != nullptr && !IsLive(creator->info)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the detached actor ", spec.job_id(),
+                     ", which creates it, is dead: ", creator->info.cause()));
+  }
   MR_RETURN_IF_ERROR(CheckGroupOf(spec, request));
   if (!spec.name().empty()) {
     const Actor* holder = FindByName(spec.name(), spec.actor_namespace());
@@ -258,6 +264,11 @@ void ClusterState::MarkDead(Actor* actor, const std::string& cause) {
   LOG(INFO) << "actor " << actor->info.class_name() << " ("
             << actor->info.actor_id() << ") ended: " << cause;
   Touch(actor);
+  if (actor->spec->detached()) {
+    EndLifetime(
+        actor->info.actor_id(),
+        absl::StrCat("the detached actor that created it has ended: ", cause));
+  }
   ForgetActors();
 }
 

@@ -73,6 +73,13 @@ void ClusterState::CreatePlacementGroup(const v1::PlacementGroupSpec& spec,
           absl::StrCat("job ", job_id, " has ended")));
     });
   }
+  if (const Actor* creator = FindActor(spec.job_id());
+      creator != nullptr && !IsLive(creator->info)) {
+    return Reply([done = std::move(done), actor_id = spec.job_id()] {
+      done(absl::FailedPreconditionError(absl::StrCat(
+          "the detached actor ", actor_id, ", which creates it, is dead")));
+    });
+  }
   Group& group = groups_[id];
   group.spec = spec;
   for (const ResourceSet& bundle : *bundles) {

@@ -29,9 +29,9 @@ void ClusterState::Output(v1::ProcessOutput output) {
   std::shared_ptr<DriverLink> link;
   {
     absl::MutexLock lock(&mu_);  // No turn: nothing changes.
-    const auto job = jobs_.find(output.job_id());
-    if (job == jobs_.end() || !job->second.wants_output) return;
-    link = job->second.link;
+    const Job* const job = JobOfDriver(output.job_id());
+    if (job == nullptr || !job->wants_output) return;
+    link = job->link;
   }
   // In order with what follows from the same node: that is read only later.
   if (link != nullptr) link->Output(std::move(output));

@@ -252,12 +252,12 @@ void ClusterState::Send(const Node& node, v1::NodeCommand command,
 void ClusterState::SendStart(const Actor& actor) {
   const auto node = nodes_.find(actor.info.node_id());
   if (node == nodes_.end() || node->second.link == nullptr) return;
-  const auto job = jobs_.find(actor.info.job_id());
+  const Job* const job = JobOfDriver(actor.info.job_id());
   effects_.push_back(
       {.run =
            [link = node->second.link, spec = actor.spec,
             incarnation = actor.incarnation,
-            stream_output = job != jobs_.end() && job->second.wants_output] {
+            stream_output = job != nullptr && job->wants_output] {
              v1::NodeCommand command;
              *command.mutable_start_actor()->mutable_spec() = *spec;
              command.mutable_start_actor()->set_incarnation(incarnation);

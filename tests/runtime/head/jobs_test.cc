@@ -181,6 +181,89 @@ TEST_F(JobsTest, AnEndedJobGetsNoActors) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST_F(JobsTest, WhatADetachedActorCreatesEndsWithIt) {
+  const auto driver = Attach("job");
+  CreateIn("job", "keeper", true);
+  CreateIn("keeper", "child");
+  CreateIn("keeper", "detached", true);
+  v1::PlacementGroupSpec group;
+  group.set_placement_group_id("group");
+  group.set_job_id("keeper");
+  group.set_strategy(v1::PLACEMENT_STRATEGY_PACK);
+  (*group.add_bundles()->mutable_quantity())["CPU"] = 1;
+  ASSERT_THAT(state_.CreatePlacementGroup(group), IsOk());
+  state_.DriverLeft("job", driver);
+  CreateIn("keeper", "late child");
+  for (const char* actor : {"keeper", "child", "detached", "late child"}) {
+    EXPECT_EQ(StateOf(actor), v1::ACTOR_STATE_STARTING) << actor;
+  }
+  link_->sent.clear();
+  ASSERT_THAT(state_.KillActor("keeper", true), IsOk());
+  for (const char* actor : {"child", "late child"}) {
+    EXPECT_EQ(StateOf(actor), v1::ACTOR_STATE_DEAD) << actor;
+    EXPECT_EQ(Info(actor).cause(),
+              "the detached actor that created it has ended: killed by request "
+              "(Kill)");
+  }
+  EXPECT_EQ(StateOf("detached"), v1::ACTOR_STATE_STARTING);
+  EXPECT_EQ(Group("group").state(), v1::PLACEMENT_GROUP_STATE_REMOVED);
+  EXPECT_EQ(EndedJobs(*link_), std::vector<std::string>{"keeper"});
+  v1::ActorSpec orphan = Spec("orphan");
+  orphan.set_job_id("keeper");
+  EXPECT_THAT(state_.CreateActor(orphan),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("the detached actor keeper")));
+  group.set_placement_group_id("orphan group");
+  EXPECT_THAT(state_.CreatePlacementGroup(group),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(JobsTest, ADetachedActorsRestartEndsNothing) {
+  v1::ActorSpec spec = Spec("keeper");
+  spec.set_detached(true);
+  spec.set_max_restarts(1);
+  Create(spec);
+  CreateIn("keeper", "child");
+  Exited("n", "keeper");
+  EXPECT_EQ(StateOf("child"), v1::ACTOR_STATE_STARTING);
+  Exited("n", "keeper", 1);
+  EXPECT_EQ(StateOf("child"), v1::ACTOR_STATE_DEAD);
+}
+
+TEST_F(JobsTest, ANodeThatWasCutLearnsWhoseObjectsMayGo) {
+  const auto ended = Attach("ended");
+  Attach("running");
+  CreateIn("ended", "living keeper", true);
+  CreateIn("ended", "dead keeper", true);
+  state_.NodeDisconnected("n", link_.get());
+  state_.DriverLeft("ended", ended);
+  ASSERT_THAT(state_.KillActor("dead keeper", true), IsOk());
+  v1::RegisterNode back =
+      Registration("n", 10, {{"living keeper", 0}, {"dead keeper", 0}});
+  for (const char* job :
+       {"ended", "running", "living keeper", "dead keeper", "unknown"}) {
+    back.add_object_jobs(job);
+  }
+  const auto link = std::make_shared<FakeLink>();
+  ASSERT_THAT(state_.RegisterNode(back, link), IsOk());
+  EXPECT_THAT(EndedJobs(*link),
+              UnorderedElementsAre("ended", "dead keeper", "unknown"));
+}
+
+TEST_F(JobsTest, NodesLearnThatAnIdIsUsedAgain) {
+  const auto first = Attach("job", "session-1");
+  state_.DriverLeft("job", first);
+  link_->sent.clear();
+  Attach("job", "session-2");
+  ASSERT_EQ(link_->sent.size(), 1);
+  EXPECT_EQ(link_->sent[0].job_began().job_id(), "job");
+  // Also those that were cut off then.
+  state_.NodeDisconnected("n", link_.get());
+  const auto back = AddNode("n", 10);
+  ASSERT_EQ(back->sent.size(), 2);
+  EXPECT_EQ(back->sent[1].job_began().job_id(), "job");
+}
+
 TEST_F(JobsTest, UnknownJobsAreIgnored) {
   state_.DriverLeft("x", this);
   state_.DriverDisconnected("x", this);
