@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "proto/actor.grpc.pb.h"
 #include "runtime/rpc/channel.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/tcp_proxy.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -343,6 +345,33 @@ TEST(ObjectsTest, ValuesThatHaveNoRoomInMemoryAreReadFromDisk) {
   refs.clear();
   sizes.clear();
   EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 2) == 0; }));
+}
+
+TEST(ObjectsTest, ANodeThatIsCutOffWhenAJobEndsFreesItsValuesLater) {
+  std::unique_ptr<TcpProxy> proxy;
+  TestCluster cluster({.configure_node = [&](WorkerDaemon::Options* node) {
+    proxy = std::make_unique<TcpProxy>(node->head_address);
+    node->head_address = proxy->address();
+  }});
+  const auto node_is = [&](v1::NodeState state) {
+    return cluster.head().GetState().nodes(0).state() == state;
+  };
+  {
+    Cluster driver = cluster.Connect();
+    auto ref = driver.Put(std::string(1000, 'x'));
+    ASSERT_THAT(ref.Get(kLong), IsOk());
+    proxy->Refuse(true);
+    proxy->Cut();
+    ASSERT_TRUE(Eventually([&] { return !node_is(v1::NODE_STATE_ALIVE); }));
+    driver.Shutdown();
+  }
+  ASSERT_TRUE(Eventually([&] {
+    return cluster.head().GetState().jobs(0).state() == v1::JOB_STATE_SUCCEEDED;
+  }));
+  EXPECT_EQ(ObjectsIn(cluster, 1), 1);
+  proxy->Refuse(false);
+  EXPECT_TRUE(Eventually([&] { return ObjectsIn(cluster, 1) == 0; },
+                         absl::Seconds(30)));
 }
 
 TEST(ObjectsTest, ADriverWithTheJobIdOfAnEarlierOnePutsToo) {
