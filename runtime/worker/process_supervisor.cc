@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,9 @@ struct ChildPlan {
   int error_pipe;
 };
 
+constexpr int kBusyTries = 400;
+constexpr long kBusyPauseNs = 5'000'000;
+
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   auto fail = [&] {
     const int error = errno;
@@ -74,7 +78,15 @@ struct ChildPlan {
       (plan.working_dir != nullptr && chdir(plan.working_dir) != 0)) {
     fail();
   }
-  execve(plan.executable, plan.argv, plan.envp);
+  // A program that was written here a moment ago is busy as long as a process
+  // that was forked meanwhile has not got to its own exec.
+  for (int i = 0; i < kBusyTries; ++i) {
+    execve(plan.executable, plan.argv, plan.envp);
+    if (errno != ETXTBSY) break;
+    timespec pause = {.tv_sec = 0, .tv_nsec = kBusyPauseNs};
+    nanosleep(&pause, nullptr);
+    errno = ETXTBSY;
+  }
   fail();
   _exit(127);
 }

@@ -153,6 +153,31 @@ TEST_F(ProcessSupervisorTest, AProgramThatCannotRunIsAnError) {
               HasSubstr("no/such/folder: No such file"));
 }
 
+TEST_F(ProcessSupervisorTest, AProgramThatIsBusyForAMomentIsWaitedFor) {
+  ProcessSupervisor::Command command;
+  command.key = "busy";
+  command.executable = folder_ + "/program";
+  command.args = {"program"};
+  ASSERT_TRUE(
+      WriteFileAtomically(command.executable, "#!/bin/bash\nexit 5\n", 0700)
+          .ok());
+  // As one that was forked while it was written, and is slow to its exec.
+  ASSERT_TRUE(StartShell("holder", absl::StrCat("exec 3>>", command.executable,
+                                                "; echo holds; sleep 0.3"))
+                  .ok());
+  EXPECT_EQ(FirstLine("holder"), "holds");
+  auto output = capture_->Open(LogFile("busy"), {});
+  ASSERT_TRUE(output.ok());
+  command.output = *std::move(output);
+  command.on_exit = [this](int wait_status) {
+    absl::MutexLock lock(&mu_);
+    exits_["busy"] = DescribeExit(wait_status);
+  };
+  const absl::Status started = supervisor_->Start(command);
+  ASSERT_TRUE(started.ok()) << started;
+  EXPECT_EQ(ExitOf("busy"), "exited with code 5");
+}
+
 TEST_F(ProcessSupervisorTest, WhatAProcessStartedEndsWithIt) {
   ASSERT_TRUE(StartShell("parent", "sleep 1000 & echo $!; wait").ok());
   const int64_t child = std::stoll(FirstLine("parent"));
