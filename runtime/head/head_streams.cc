@@ -224,7 +224,7 @@ class PackageUpload : public grpc::ServerReadReactor<v1::PackageChunk> {
     if (!ok) {
       status = writer_ == nullptr ? absl::InvalidArgumentError("no package")
                                   : writer_->Commit();
-      return Finish(ToGrpcStatus(status));
+      return End(status);
     }
     if (writer_ == nullptr) {
       auto writer = packages_->Write(chunk_.package_id());
@@ -232,13 +232,19 @@ class PackageUpload : public grpc::ServerReadReactor<v1::PackageChunk> {
       writer_ = *std::move(writer);
     }
     status = writer_->Append(chunk_.data());
-    if (!status.ok()) return Finish(ToGrpcStatus(status));
+    if (!status.ok()) return End(status);
     StartRead(&chunk_);
   }
 
   void OnDone() override { delete this; }
 
  private:
+  void End(const absl::Status& status) {
+    // Whoever hears that it failed finds nothing left of it.
+    writer_.reset();
+    Finish(ToGrpcStatus(status));
+  }
+
   PackageStore* const packages_;
   std::unique_ptr<PackageStore::Writer> writer_;
   v1::PackageChunk chunk_;
