@@ -62,9 +62,8 @@ class ClientImpl : public Client {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
     ObjectClient::Options objects;
     objects.token = options_.token;
+    objects.job_id = options_.job_id;
     objects.owner = options_.object_owner;
-    // A detached actor outlives its job.
-    if (objects.owner.empty()) objects.job_id = options_.job_id;
     objects.local_store = options_.object_address;
     objects.channels = channels_;
     objects.nodes = [this]() -> absl::StatusOr<std::vector<v1::NodeInfo>> {

@@ -28,7 +28,7 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
  public:
   struct Options {
     std::string token;
-    // With which goes what this process puts: one of the two. See
+    // With which goes what this process puts, whichever ends first. See
     // v1.ObjectChunk.
     std::string job_id;
     std::string owner;

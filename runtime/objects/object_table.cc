@@ -242,6 +242,7 @@ ObjectTable::Copies ObjectTable::Free(const std::vector<std::string>& ids) {
 }
 
 ObjectTable::Copies ObjectTable::EndJob(absl::string_view job_id) {
+  if (job_id.empty()) return {};
   absl::MutexLock lock(&mu_);
   Remember(job_id, &ended_jobs_);
   return EraseIf([&](const Object& object) { return object.job_id == job_id; });
@@ -256,7 +257,9 @@ void ObjectTable::BeginJob(absl::string_view job_id) {
 std::set<std::string> ObjectTable::Jobs() const {
   absl::MutexLock lock(&mu_);
   std::set<std::string> jobs;
-  for (const auto& [id, object] : objects_) jobs.insert(object.job_id);
+  for (const auto& [id, object] : objects_) {
+    if (!object.job_id.empty()) jobs.insert(object.job_id);
+  }
   return jobs;
 }
 

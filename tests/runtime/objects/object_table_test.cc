@@ -57,6 +57,23 @@ TEST(ObjectTableTest, AJobMayHaveTheIdOfOneThatEnded) {
   table.BeginJob("never ended");
 }
 
+TEST(ObjectTableTest, WhatIsOfNoJobEndsWithNone) {
+  ObjectTable table({.max_bytes = 1000, .max_objects = 10});
+  ObjectTable::Arrival arrival = Four("o");
+  arrival.job_id.clear();
+  arrival.owner = "actor.0";
+  auto incoming = *table.Begin(arrival, &Never);
+  ASSERT_THAT(incoming->file->Append("data"), IsOk());
+  ASSERT_THAT(table.Finish(std::move(incoming)), IsOk());
+  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
+  table.EndJob("");
+  EXPECT_EQ(table.stats().objects, 1);
+  table.EndOwner("");
+  EXPECT_EQ(table.stats().objects, 1);
+  table.EndOwner("actor.0");
+  EXPECT_EQ(table.stats().objects, 0);
+}
+
 TEST(MemoryFileTest, OnlySealedFilesOfTheRightSizeAreMapped) {
   auto file = MemoryFile::Create(10);
   ASSERT_THAT(file, IsOk());
