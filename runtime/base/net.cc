@@ -3,9 +3,12 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <memory>
 
 #include "absl/algorithm/container.h"
@@ -14,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/base/files.h"
 
 namespace miniray {
@@ -119,6 +123,42 @@ absl::StatusOr<int> FreePort(const std::string& host) {
         "cannot listen on ", host, ": it is not an address of this machine"));
   }
   return ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+}
+
+bool RefusesConnections(const HostPort& peer, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(peer.host.c_str(), absl::StrCat(peer.port).c_str(), &hints,
+                  &found) != 0) {
+    return false;
+  }
+  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found,
+                                                           &freeaddrinfo);
+  for (addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    const ScopedFd fd(
+        socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd.valid()) return false;
+    int error = 0;
+    if (connect(fd.get(), info->ai_addr, info->ai_addrlen) != 0) error = errno;
+    if (error == EINPROGRESS) {
+      pollfd wait = {fd.get(), POLLOUT, 0};
+      const absl::Duration left = deadline - absl::Now();
+      if (poll(&wait, 1,
+               static_cast<int>(std::max<int64_t>(
+                   0, absl::ToInt64Milliseconds(left)))) != 1) {
+        return false;
+      }
+      socklen_t size = sizeof(error);
+      if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+        return false;
+      }
+    }
+    if (error != ECONNREFUSED) return false;
+  }
+  return true;
 }
 
 std::string Hostname() {

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace miniray {
 
@@ -32,6 +33,10 @@ absl::StatusOr<std::string> LocalAddressTowards(const HostPort& peer);
 // Returns a TCP port on the IP address `host` that nobody uses now. Errors:
 // UNAVAILABLE, `host` is no address of this machine.
 absl::StatusOr<int> FreePort(const std::string& host);
+
+// True if nobody listens there: each address of it refuses a connection. False
+// where one accepts, or says nothing for `timeout`.
+bool RefusesConnections(const HostPort& peer, absl::Duration timeout);
 
 std::string Hostname();
 

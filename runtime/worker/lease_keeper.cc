@@ -2,10 +2,12 @@
 
 #include <glog/logging.h>
 #include <grpcpp/grpcpp.h>
+#include <time.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/rpc/channel.h"
 
 namespace miniray {
@@ -20,11 +22,19 @@ constexpr double kRetryPause = 0.05;
 // Leases without contact after which a node ends its actors by itself.
 constexpr int kFenceLeases = 3;
 
+// Neither stepped nor running while the machine is suspended: what a leap of
+// the clock shows is no silence of the head.
+absl::Duration MonotonicNow() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return absl::DurationFromTimespec(now);
+}
+
 }  // namespace
 
-LeaseKeeper::LeaseKeeper(std::string token, v1::Head::Stub* stub,
-                         HeadLink* link, Callbacks callbacks)
-    : token_(std::move(token)),
+LeaseKeeper::LeaseKeeper(Options options, v1::Head::Stub* stub, HeadLink* link,
+                         Callbacks callbacks)
+    : options_(std::move(options)),
       stub_(stub),
       link_(link),
       callbacks_(std::move(callbacks)),
@@ -36,13 +46,16 @@ void LeaseKeeper::Stop() {
 }
 
 void LeaseKeeper::Loop() {
-  absl::Time last_contact = absl::Now();
+  // Since the last contact: all of it, and what of it nobody refused us.
+  absl::Duration alone, silence;
+  absl::Duration last = MonotonicNow();
+  bool refused_before = false;
   double pause = kPeriod;
   while (true) {
     const absl::Duration lease = link_->lease();
     if (stopping_.WaitForNotificationWithTimeout(pause * lease)) return;
     grpc::ClientContext context;
-    PrepareContext(&context, token_, kPatience * lease);
+    PrepareContext(&context, options_.token, kPatience * lease);
     // Not to fail at once: only waiting calls drive a connection.
     context.set_wait_for_ready(true);
     v1::RenewLeaseRequest request;
@@ -54,14 +67,36 @@ void LeaseKeeper::Loop() {
         status.error_code() == grpc::StatusCode::UNAVAILABLE ||
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     pause = lost ? kRetryPause : kPeriod;
-    if (!status.ok()) {
+    const bool refused =
+        lost && RefusesConnections(options_.head, kPatience * lease);
+    if (refused && !refused_before) {
+      LOG(WARNING) << "no head listens at "
+                   << JoinHostPort(options_.head.host, options_.head.port)
+                   << " any more: what runs here goes on, and waits for it to "
+                      "be started again for "
+                   << absl::FormatDuration(options_.headless_timeout);
+    } else if (!status.ok() && !refused) {
       LOG(WARNING) << "lease not renewed: " << status.error_message();
     }
+    refused_before = refused;
+    // A step lasts less than a lease. One that lasted longer is a time in which
+    // this process stood still, and the head was not listened to.
+    const absl::Duration now = MonotonicNow();
+    const absl::Duration step = std::min(now - last, lease);
+    last = now;
     if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND) {
-      last_contact = absl::Now();
-    } else if (absl::Now() - last_contact > kFenceLeases * lease) {
-      callbacks_.on_cut_off(absl::Now() - last_contact);
-      last_contact = absl::Now();
+      alone = silence = absl::ZeroDuration();
+    } else {
+      alone += step;
+      if (!refused) silence += step;
+      const absl::Duration fence = options_.fence_after > absl::ZeroDuration()
+                                       ? options_.fence_after
+                                       : kFenceLeases * lease;
+      if (silence > fence || alone > options_.headless_timeout) {
+        callbacks_.on_cut_off(absl::StrCat("no contact with the head for ",
+                                           absl::FormatDuration(alone)));
+        alone = silence = absl::ZeroDuration();
+      }
     }
     // We were silent for too long and given up, or the head is another one.
     // The stream need not have noticed.

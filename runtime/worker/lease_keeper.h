@@ -11,23 +11,33 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/base/net.h"
 #include "runtime/worker/head_link.h"
 
 namespace miniray {
 
 class LeaseKeeper {
  public:
+  struct Options {
+    HostPort head;
+    std::string token;
+    // Silence after which what the node runs is ended; zero: three leases. The
+    // head may live and have started it elsewhere long ago.
+    absl::Duration fence_after;
+    // The same where the head's machine says that nobody listens there: a head
+    // that is dead has started nothing elsewhere, so only its return is waited
+    // for.
+    absl::Duration headless_timeout = absl::Hours(1);
+  };
   // Called by the keeper's thread.
   struct Callbacks {
-    // No contact for several leases: the head gave us up long ago, and may
-    // have started our actors elsewhere; or it is gone, and nobody can end
-    // them any more.
-    std::function<void(absl::Duration silence)> on_cut_off;
+    // One of the two times is over. `why`: "no contact with the head for 30s".
+    std::function<void(const std::string& why)> on_cut_off;
   };
 
   // Starts. All outlive it. Where the head no longer knows the node, the link
   // dials again, and hears what to do.
-  LeaseKeeper(std::string token, v1::Head::Stub* stub, HeadLink* link,
+  LeaseKeeper(Options options, v1::Head::Stub* stub, HeadLink* link,
               Callbacks callbacks);
   ~LeaseKeeper() { Stop(); }
 
@@ -37,7 +47,7 @@ class LeaseKeeper {
  private:
   void Loop();
 
-  const std::string token_;
+  const Options options_;
   v1::Head::Stub* const stub_;
   HeadLink* const link_;
   const Callbacks callbacks_;

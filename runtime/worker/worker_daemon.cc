@@ -32,8 +32,9 @@ namespace {
 // them, and the parts tell the head what happens through the link.
 class WorkerDaemonImpl : public WorkerDaemon {
  public:
-  WorkerDaemonImpl(Options options, std::string node_ip)
+  WorkerDaemonImpl(Options options, HostPort head, std::string node_ip)
       : options_(std::move(options)),
+        head_(std::move(head)),
         node_ip_(std::move(node_ip)),
         channel_(MakeChannel(options_.head_address)),
         stub_(v1::Head::NewStub(channel_)),
@@ -122,9 +123,13 @@ class WorkerDaemonImpl : public WorkerDaemon {
             .report =
                 [this](const MemoryReading& reading) { Report(reading); }});
     lease_ = std::make_unique<LeaseKeeper>(
-        options_.token, stub_.get(), &link_,
+        LeaseKeeper::Options{.head = head_,
+                             .token = options_.token,
+                             .fence_after = options_.fence_after,
+                             .headless_timeout = options_.headless_timeout},
+        stub_.get(), &link_,
         LeaseKeeper::Callbacks{
-            .on_cut_off = [this](absl::Duration silence) { CutOff(silence); }});
+            .on_cut_off = [this](const std::string& why) { CutOff(why); }});
     return absl::OkStatus();
   }
 
@@ -248,12 +253,10 @@ class WorkerDaemonImpl : public WorkerDaemon {
     return log;
   }
 
-  void CutOff(absl::Duration silence) {
+  void CutOff(const std::string& why) {
     if (actors_->empty() && jobs_->empty()) return;
-    LOG(ERROR) << "no contact with the head for "
-               << absl::FormatDuration(silence)
-               << ": the actors of this node are stopped";
-    GiveUp("its node had no contact with the head");
+    LOG(ERROR) << why << ": the actors of this node are stopped";
+    GiveUp("its node had " + why);
   }
 
   // The head restarted our actors elsewhere, or will: ours must not go on.
@@ -266,6 +269,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   }
 
   const Options options_;
+  const HostPort head_;
   const std::string node_ip_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
@@ -294,7 +298,8 @@ absl::StatusOr<std::unique_ptr<WorkerDaemon>> WorkerDaemon::Start(
   if (node_ip.empty()) {
     MR_ASSIGN_OR_RETURN(node_ip, LocalAddressTowards(head));
   }
-  auto daemon = std::make_unique<WorkerDaemonImpl>(std::move(options), node_ip);
+  auto daemon =
+      std::make_unique<WorkerDaemonImpl>(std::move(options), head, node_ip);
   MR_RETURN_IF_ERROR(daemon->Begin());
   return daemon;
 }

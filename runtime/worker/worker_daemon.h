@@ -35,6 +35,12 @@ class WorkerDaemon {
     absl::Duration connect_timeout = absl::Seconds(10);
     // Between SIGTERM and SIGKILL when actors are stopped.
     absl::Duration stop_grace = absl::Seconds(1);
+    // Without a word of the head, what runs here is ended after it; zero: after
+    // three leases.
+    absl::Duration fence_after;
+    // The same where the head's machine refuses the connection: the head is
+    // dead, and may be started again.
+    absl::Duration headless_timeout = absl::Hours(1);
     // Log of a process: the size of one file, and how many are kept.
     int64_t log_max_bytes = 32 << 20;
     int log_files = 5;

@@ -177,6 +177,70 @@ TEST(HeadRestartTest, ANodeThatDiedMeanwhileIsNoticed) {
   EXPECT_EQ(dead, 1);
 }
 
+TEST(HeadRestartTest, AHeadThatStaysDeadForManyLeasesCostsNoActor) {
+  RealCluster real({.head_flags = {"--lease=500ms", "--driver_grace=500ms"}});
+  Cluster driver = real.Connect();
+  const auto counter = driver.CreateActor<Counter>(Small("c"));
+  ASSERT_THAT(counter, IsOk());
+  ASSERT_THAT(counter->Call<&Counter::Add>(1).Get(kPatience), IsOkAndHolds(1));
+  const v1::ActorInfo before = RealCluster::Info(driver, *counter);
+  real.KillHead();
+  int64_t value = 1;
+  const absl::Time end = absl::Now() + absl::Seconds(4);  // Eight leases.
+  while (absl::Now() < end) {
+    ASSERT_THAT(counter->Call<&Counter::Add>(1).Get(kPatience),
+                IsOkAndHolds(++value));
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  real.StartHead();
+  ASSERT_TRUE(Eventually(
+      [&] {
+        const auto state = driver.GetState();
+        return state.ok() && state->nodes_size() == 1 &&
+               state->nodes(0).state() == v1::NODE_STATE_ALIVE;
+      },
+      kPatience));
+  const v1::ActorInfo after = RealCluster::Info(driver, *counter);
+  EXPECT_EQ(after.state(), v1::ACTOR_STATE_ALIVE) << after.cause();
+  EXPECT_EQ(after.pid(), before.pid());
+  EXPECT_THAT(counter->Call<&Counter::Add>(1).Get(kPatience),
+              IsOkAndHolds(++value));
+}
+
+TEST(HeadRestartTest, AStoppedHeadCostsOneRestartAndNoNode) {
+  RealCluster real({.head_flags = {"--lease=600ms"}});
+  Cluster driver = real.Connect();
+  ActorOptions options = Small("c");
+  options.max_restarts = 5;
+  const auto counter = driver.CreateActor<Counter>(options);
+  ASSERT_THAT(counter, IsOk());
+  ASSERT_THAT(counter->Call<&Counter::Add>(1).Get(kPatience), IsOkAndHolds(1));
+  const int64_t pid = RealCluster::Info(driver, *counter).pid();
+  real.head().Signal(SIGSTOP);
+  // The node cannot tell this from a cut link, and fences its actor.
+  ASSERT_TRUE(Eventually([&] { return !ProcessLives(pid); }, kPatience));
+  real.head().Signal(SIGCONT);
+  ASSERT_TRUE(Eventually(
+      [&] {
+        const auto actors = Actors(driver);
+        return actors.contains(counter->actor_id()) &&
+               actors.at(counter->actor_id()).restarts() > 0 &&
+               actors.at(counter->actor_id()).state() == v1::ACTOR_STATE_ALIVE;
+      },
+      kPatience));
+  ASSERT_THAT(counter->WaitReady(kPatience), IsOk());
+  const v1::ActorInfo after = RealCluster::Info(driver, *counter);
+  EXPECT_EQ(after.restarts(), 1) << after.cause();
+  EXPECT_THAT(after.cause(), HasSubstr("had no contact with the head"));
+  int alive = 0;
+  const auto state = driver.GetState();
+  ASSERT_THAT(state, IsOk());
+  for (const v1::NodeInfo& node : state->nodes()) {
+    alive += node.state() == v1::NODE_STATE_DEAD ? 0 : 1;
+  }
+  EXPECT_EQ(alive, 1);  // The old id is not waited for.
+}
+
 TEST(HeadRestartTest, ADriverThatDiedMeanwhileIsNoticed) {
   RealCluster real(Quick(1));
   const std::string id = [&] {

@@ -26,6 +26,10 @@ ABSL_FLAG(int64_t, object_store_bytes, 0,
 ABSL_FLAG(std::string, object_spill_dir, "",
           "Folder for objects that have no room in memory.");
 ABSL_FLAG(std::string, node_ip, "", "IP address the node's actors listen on.");
+ABSL_FLAG(absl::Duration, fence_after, absl::ZeroDuration(),
+          "Silence of the head after which a node ends its actors.");
+ABSL_FLAG(absl::Duration, headless_timeout, absl::Hours(1),
+          "How long a node waits for a head that is dead.");
 ABSL_FLAG(double, memory_limit, 0.95,
           "Part of the memory beyond which an actor is killed; 0: never.");
 ABSL_FLAG(int64_t, package_cache_bytes, int64_t{10} << 30,

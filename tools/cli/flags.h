@@ -23,6 +23,8 @@ ABSL_DECLARE_FLAG(double, num_cpus);
 ABSL_DECLARE_FLAG(double, num_gpus);
 ABSL_DECLARE_FLAG(std::string, resources);
 ABSL_DECLARE_FLAG(std::string, node_ip);
+ABSL_DECLARE_FLAG(absl::Duration, fence_after);
+ABSL_DECLARE_FLAG(absl::Duration, headless_timeout);
 ABSL_DECLARE_FLAG(double, memory_limit);
 ABSL_DECLARE_FLAG(int64_t, package_cache_bytes);
 ABSL_DECLARE_FLAG(int64_t, log_max_bytes);

@@ -156,13 +156,13 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(
-        RefuseFlags(line,
-                    {"num_gpus", "resources", "node_ip", "labels",
-                     "object_store_bytes", "object_spill_dir", "memory_limit",
-                     "package_cache_bytes", "log_max_bytes", "log_files"},
-                    "is for a worker daemon; with --head, add "
-                    "--num_cpus to start one too"));
+    MR_RETURN_IF_ERROR(RefuseFlags(
+        line,
+        {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes", "object_spill_dir",
+         "memory_limit", "package_cache_bytes", "log_max_bytes", "log_files",
+         "fence_after", "headless_timeout"},
+        "is for a worker daemon; with --head, add "
+        "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -184,6 +184,14 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
     quantity["GPU"] = gpus;
   }
   if (!quantity.contains("memory")) quantity["memory"] = MachineMemoryBytes();
+  options->fence_after = absl::GetFlag(FLAGS_fence_after);
+  if (line.Has("fence_after")) {
+    MR_RETURN_IF_ERROR(CheckPeriod("fence_after", options->fence_after,
+                                   absl::Milliseconds(100)));
+  }
+  options->headless_timeout = absl::GetFlag(FLAGS_headless_timeout);
+  MR_RETURN_IF_ERROR(CheckPeriod("headless_timeout", options->headless_timeout,
+                                 absl::ZeroDuration()));
   options->memory_limit = absl::GetFlag(FLAGS_memory_limit);
   if (!(options->memory_limit >= 0 && options->memory_limit <= 1)) {
     return absl::InvalidArgumentError(

@@ -37,6 +37,8 @@ struct StartOptions {
   // Worker daemon.
   v1::Resources resources;
   std::string node_ip;
+  absl::Duration fence_after;  // Zero: three leases.
+  absl::Duration headless_timeout;
   double memory_limit = 0;
   int64_t package_cache_bytes = 0;
   int64_t log_max_bytes = 0;

@@ -47,6 +47,12 @@ A worker daemon:
   --object_spill_dir DIR   ... into this folder (default: in the session's)
   --node_ip IP        where its actors listen (default: the address from which
                       this machine reaches the head)
+  --fence_after TIME  without a word of the head for so long it ends what it
+                      runs, which a living head has started elsewhere (default:
+                      three leases)
+  --headless_timeout TIME  how long its actors and jobs go on where the head is
+                      dead (its port refuses connections) and may be started
+                      again (default 1h)
   --memory_limit X    part of the machine's (or its control group's) memory in
                       use beyond which the actor is killed that would free most
                       (default 0.95; 0: never)
@@ -178,6 +184,8 @@ const std::vector<Verb>& Verbs() {
                    "node_ip",
                    "object_store_bytes",
                    "object_spill_dir",
+                   "fence_after",
+                   "headless_timeout",
                    "memory_limit",
                    "package_cache_bytes",
                    "log_max_bytes",

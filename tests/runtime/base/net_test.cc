@@ -1,12 +1,15 @@
 #include "runtime/base/net.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -107,6 +110,25 @@ TEST(NetTest, LocalAddressTowardsNowhere) {
       LocalAddressTowards({"255.255.255.255", 6380}),
       StatusIs(absl::StatusCode::kUnavailable,
                HasSubstr("no route to '255.255.255.255' from this machine")));
+}
+
+TEST(NetTest, RefusesConnections) {
+  const int port = FreePort("127.0.0.1").value();
+  EXPECT_TRUE(RefusesConnections({"127.0.0.1", port}, absl::Seconds(5)));
+  ScopedFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(
+      bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+      0);
+  socklen_t size = sizeof(address);
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  ASSERT_EQ(listen(fd.get(), 1), 0);
+  EXPECT_FALSE(RefusesConnections({"127.0.0.1", ntohs(address.sin_port)},
+                                  absl::Seconds(5)));
+  EXPECT_FALSE(
+      RefusesConnections({std::string(64, 'a'), 6380}, absl::Seconds(5)));
 }
 
 TEST(NetTest, Hostname) {
