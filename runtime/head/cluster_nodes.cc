@@ -29,6 +29,17 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
           absl::StrCat("the head gave this node up: ", node.info.death_cause(),
                        "; it must join as a new node"));
     }
+    // Before anything is placed there again.
+    for (const std::string& id : request.replaced_node_ids()) {
+      const auto old = nodes_.find(id);
+      if (id == request.node_id() || old == nodes_.end() ||
+          old->second.info.state() == v1::NODE_STATE_DEAD) {
+        continue;
+      }
+      LoseNode(&old->second,
+               "its daemon had no contact with the head, ended what ran there "
+               "and joined as a new node");
+    }
     node.info.set_node_id(request.node_id());
     node.info.set_hostname(request.hostname());
     node.info.set_address(request.address());
@@ -119,8 +130,10 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   // A daemon that lives dials again at once; a stream that broke without that
   // is most likely a daemon that died, so its callers need not wait a whole
   // lease.
-  it->second.lease_end =
-      std::min(it->second.lease_end, options_.clock() + options_.lease / 3);
+  // Unless it is the head that was away: then it has a whole lease to return.
+  it->second.lease_end = std::min(
+      it->second.lease_end,
+      std::max(options_.clock() + options_.lease / 3, return_time_end_));
   LOG(WARNING) << "node disconnected: " << NodeName(it->second.info);
   Schedule();
 }
@@ -150,7 +163,13 @@ void ClusterState::AfterStandstill(absl::Duration length) {
   absl::MutexLock lock(&mu_);  // No turn: nothing leaves.
   LOG(WARNING) << "the head stood still for " << absl::FormatDuration(length)
                << ": leases are longer by that";
-  for (auto& [id, node] : nodes_) node.lease_end += length;
+  return_time_end_ = options_.clock() + options_.lease;
+  for (auto& [id, node] : nodes_) {
+    node.lease_end += length;
+    if (node.info.state() == v1::NODE_STATE_ALIVE) {
+      node.lease_end = std::max(node.lease_end, return_time_end_);
+    }
+  }
   for (auto& [id, job] : jobs_) job.grace_end += length;
 }
 

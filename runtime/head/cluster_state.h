@@ -447,6 +447,9 @@ class ClusterState {
 
   mutable absl::Mutex mu_;
   std::map<std::string, Node> nodes_ ABSL_GUARDED_BY(mu_);
+  // After a standstill of the head: nodes whose streams broke in it have until
+  // then.
+  absl::Time return_time_end_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::map<std::string, std::unique_ptr<Actor>> actors_ ABSL_GUARDED_BY(mu_);
 
   // Actors that wait for resources, by what they wait for.

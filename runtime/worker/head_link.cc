@@ -106,6 +106,9 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     // about: only waiting calls drive it. At first the reason is of interest.
     context->set_wait_for_ready(registered_);
     node->set_node_id(node_id_);
+    for (const std::string& id : replaced_ids_) {
+      node->add_replaced_node_ids(id);
+    }
     told = AddExits(node);
   }
   // May take as long as a connection takes; Stop cancels the context.
@@ -131,6 +134,7 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     }
     absl::MutexLock lock(&mu_);
     registered_ = true;
+    replaced_ids_.clear();
     lease_ = absl::Milliseconds(command.registered().lease_ms());
     *backoff = kFirstBackoff;
     LOG(INFO) << "joined the cluster at " << options_.head_address << " as "
@@ -234,7 +238,9 @@ void HeadLink::StartAnew() {
   outbox_.clear();
   outbox_bytes_ = 0;
   told_exits_.clear();
-  node_id_ = NewId("node");
+  replaced_ids_.push_back(std::exchange(node_id_, NewId("node")));
+  // What the head orders in the present stream is for the old node.
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 void HeadLink::Stop() {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -90,6 +91,8 @@ class HeadLink {
 
   mutable absl::Mutex mu_;
   std::string node_id_ ABSL_GUARDED_BY(mu_);
+  // Given up since the head was heard of last.
+  std::vector<std::string> replaced_ids_ ABSL_GUARDED_BY(mu_);
   absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(9);
   bool registered_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;

@@ -1,5 +1,6 @@
 // Leases, breaks, returns and losses of nodes.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,35 @@ TEST_F(NodeLifeTest, ABreakNeverLengthensTheLease) {
   state_.NodeDisconnected("n", link.get());
   Advance(absl::Seconds(1));
   EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+}
+
+TEST_F(NodeLifeTest, AStandstillOfTheHeadIsNoReasonToLoseANode) {
+  const auto link = AddNode("n", 4);
+  now_ += 3 * kLease;  // Nobody ran, neither did Tick.
+  state_.AfterStandstill(3 * kLease);
+  // Its stream did not survive it.
+  state_.NodeDisconnected("n", link.get());
+  Advance(kLease - absl::Milliseconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DISCONNECTED);
+  Advance(absl::Milliseconds(1));
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+}
+
+TEST_F(NodeLifeTest, ADaemonThatJoinsAnewTakesItsOldNodeAway) {
+  AddNode("old", 1);
+  v1::ActorSpec spec = Spec("a");
+  spec.set_max_restarts(5);
+  Create(spec);
+  Started("old", "a");
+  v1::RegisterNode request = Registration("new", 1);
+  request.add_replaced_node_ids("old");
+  request.add_replaced_node_ids("never registered");
+  ASSERT_THAT(state_.RegisterNode(request, std::make_shared<FakeLink>()),
+              IsOk());
+  EXPECT_EQ(Node("old").state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(Info("a").node_id(), "new");
+  EXPECT_EQ(Info("a").restarts(), 1);
+  EXPECT_THAT(Info("a").cause(), HasSubstr("joined as a new node"));
 }
 
 TEST_F(NodeLifeTest, ANodeThatReturnsKeepsItsActors) {
