@@ -186,7 +186,8 @@ absl::StatusOr<std::unique_ptr<HeadServer>> HeadServer::Start(Options options) {
                      ", which other machines may reach, needs a token"));
   }
   MR_ASSIGN_OR_RETURN(auto folder, StateFolder::Open(options.state_dir));
-  MR_ASSIGN_OR_RETURN(auto store, StateStore::Open(options.state_dir));
+  MR_ASSIGN_OR_RETURN(
+      auto store, StateStore::Open(options.state_dir, folder->has_cluster()));
   auto server = std::make_unique<HeadServerImpl>(options, std::move(folder),
                                                  std::move(store));
   MR_RETURN_IF_ERROR(server->Resume());

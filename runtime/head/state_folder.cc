@@ -44,8 +44,9 @@ absl::StatusOr<ScopedFd> Lock(const std::string& folder) {
 
 absl::Status RemoveEnded(const std::string& folder) {
   std::error_code error;
-  for (const char* name : {"port", "token", "head.db", "head.db-wal",
-                           "head.db-shm", "states", "finished"}) {
+  for (const char* name :
+       {"port", "token", "head.db", "head.db-wal", "head.db-shm",
+        "head.db-unclean", "states", "finished"}) {
     std::filesystem::remove_all(absl::StrCat(folder, "/", name), error);
     if (error) {
       return absl::PermissionDeniedError(absl::StrCat(
@@ -85,10 +86,11 @@ absl::StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(
       (!Exists(database + "-wal") || IsEmptyFile(database + "-wal"))) {
     return absl::DataLossError(
         absl::StrCat("the head's database ", database,
-                     " is damaged (it is empty): put back a copy of it, or "
-                     "move it away to begin a new cluster"));
+                     " is damaged (it is empty): put back a copy of it and "
+                     "of its -wal, or move it away to begin a new cluster"));
   }
-  return absl::WrapUnique(new StateFolder(path, std::move(lock)));
+  return absl::WrapUnique(
+      new StateFolder(path, std::move(lock), Exists(Port(path))));
 }
 
 bool StateFolder::InUse(const std::string& path) {

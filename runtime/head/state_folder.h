@@ -42,16 +42,21 @@ class StateFolder {
   // The same, from another process, for a head that was killed.
   static absl::Status Finish(const std::string& path);
 
+  // An earlier head had its database here, and did not finish.
+  bool has_cluster() const { return has_cluster_; }
   const std::string& path() const { return path_; }
   std::string packages() const { return path_ + "/packages"; }
   std::string states() const { return path_ + "/states"; }
 
  private:
-  StateFolder(std::string path, ScopedFd lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+  StateFolder(std::string path, ScopedFd lock, bool has_cluster)
+      : path_(std::move(path)),
+        lock_(std::move(lock)),
+        has_cluster_(has_cluster) {}
 
   const std::string path_;
   const ScopedFd lock_;
+  const bool has_cluster_;
 };
 
 }  // namespace miniray

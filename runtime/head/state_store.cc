@@ -4,11 +4,16 @@
 #include <glog/logging.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -28,7 +33,9 @@ constexpr std::array<const char*, 5> kTables = {
 // Pages of 4 KiB in the log from which it is moved to the file, and from which
 // writers have to wait for that.
 constexpr int kCheckpointPages = 1000;
-constexpr int kTruncatePages = 25000;
+constexpr int kRestartPages = 25000;
+// Of a log that was read to its end.
+constexpr int kKeptLogBytes = 8 << 20;
 constexpr absl::Duration kCheckpointPeriod = absl::Seconds(1);
 constexpr int kBusyTimeoutMs = 10000;
 
@@ -43,6 +50,14 @@ struct EndStatement {
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 using Statement = std::unique_ptr<sqlite3_stmt, EndStatement>;
 
+absl::Status Damaged(const std::string& path, absl::string_view how) {
+  return absl::DataLossError(absl::StrCat(
+      "the head's database ", path, " is damaged (", how,
+      "). It and its -wal file belong together: put back copies of both, or "
+      "move it away, with its -wal, -shm and -unclean files, to begin a new "
+      "cluster"));
+}
+
 absl::Status SqliteStatus(sqlite3* db, int code, const std::string& path) {
   const std::string reason =
       db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
@@ -54,10 +69,7 @@ absl::Status SqliteStatus(sqlite3* db, int code, const std::string& path) {
                        "): is the disk of that folder full?"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return absl::DataLossError(absl::StrCat(
-          "the head's database ", path, " is damaged (", reason,
-          "): put back a copy of it, or move it away (with its -wal and -shm "
-          "files) to begin a new cluster"));
+      return Damaged(path, reason);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(
@@ -71,6 +83,68 @@ absl::Status SqliteStatus(sqlite3* db, int code, const std::string& path) {
       return absl::InternalError(
           absl::StrCat("the head's database ", path, ": ", reason));
   }
+}
+
+// Stands beside the database while what it holds may be in its log alone.
+std::string UncleanMark(const std::string& path) { return path + "-unclean"; }
+
+// -1: there is no such file.
+int64_t SizeOf(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 ? static_cast<int64_t>(st.st_size) : -1;
+}
+
+uint32_t BigEndian(const char* bytes) {
+  const auto* const b = reinterpret_cast<const unsigned char*>(bytes);
+  return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 |
+         uint32_t{b[3]};
+}
+
+uint32_t LittleEndian(const char* bytes) {
+  return __builtin_bswap32(BigEndian(bytes));
+}
+
+// True if a log begins as SQLite's format says; one that does not would be
+// taken for an empty one. It is never written in part: 32 bytes at once.
+bool HasSoundHeader(const std::string& log) {
+  constexpr size_t kHeaderBytes = 32;
+  const ScopedFd fd(open(log.c_str(), O_RDONLY | O_CLOEXEC));
+  char header[kHeaderBytes];
+  if (!fd.valid() ||
+      read(fd.get(), header, kHeaderBytes) != ssize_t{kHeaderBytes}) {
+    return false;
+  }
+  const uint32_t magic = BigEndian(header);
+  if ((magic & ~1U) != 0x377f0682) return false;
+  uint32_t s0 = 0, s1 = 0;
+  for (size_t i = 0; i < 24; i += 8) {
+    const auto word = (magic & 1U) != 0 ? &BigEndian : &LittleEndian;
+    s0 += word(header + i) + s1;
+    s1 += word(header + i + 4) + s0;
+  }
+  return s0 == BigEndian(header + 24) && s1 == BigEndian(header + 28);
+}
+
+// SQLite takes a log that is not there, or that it cannot read, for an empty
+// one, and the database for what it was long ago.
+absl::Status CheckLog(const std::string& path) {
+  const std::string log = path + "-wal";
+  const bool has_database = SizeOf(path) > 0;
+  const int64_t log_bytes = SizeOf(log);
+  if (!has_database) {
+    if (log_bytes <= 0) return absl::OkStatus();
+    return Damaged(path, absl::StrCat("it is missing, while there is ", log));
+  }
+  if (log_bytes > 0 && !HasSoundHeader(log)) {
+    return Damaged(path, absl::StrCat(log, " is no log of SQLite"));
+  }
+  if (log_bytes <= 0 && SizeOf(UncleanMark(path)) >= 0) {
+    return Damaged(
+        path, absl::StrCat(log, log_bytes < 0 ? " is missing" : " is empty",
+                           "; if another program has moved it into ", path,
+                           ", as sqlite3 does, remove ", UncleanMark(path)));
+  }
+  return absl::OkStatus();
 }
 
 // One connection. Not thread-safe.
@@ -89,6 +163,8 @@ class Connection {
     sqlite3_extended_result_codes(db, 1);
     sqlite3_busy_timeout(db, kBusyTimeoutMs);
     MR_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
+    MR_RETURN_IF_ERROR(
+        Execute(absl::StrCat("PRAGMA journal_size_limit=", kKeptLogBytes)));
     return Execute("PRAGMA synchronous=NORMAL");
   }
 
@@ -139,12 +215,26 @@ class SqliteStore : public StateStore {
       closing_ = true;
     }
     if (thread_.joinable()) thread_.join();
+    if (!begun_) return;
+    const int code = sqlite3_wal_checkpoint_v2(
+        writer_.db(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+    if (code == SQLITE_OK) {
+      unlink(UncleanMark(path_).c_str());
+    } else {
+      LOG(WARNING) << writer_.Error(code);
+    }
   }
 
-  absl::Status Begin() {
+  absl::Status Begin(bool has_cluster) {
     MR_RETURN_IF_ERROR(writer_.Open());
     MR_RETURN_IF_ERROR(CheckSound());
-    MR_RETURN_IF_ERROR(CheckSchema());
+    MR_RETURN_IF_ERROR(CheckSchema(has_cluster));
+    // From here on there is a log that is not empty, and it is missed.
+    MR_RETURN_IF_ERROR(
+        writer_.Execute(absl::StrCat("PRAGMA user_version = ", kSchema)));
+    MR_RETURN_IF_ERROR(
+        writer_.Value("PRAGMA wal_checkpoint(PASSIVE)").status());
+    MR_RETURN_IF_ERROR(WriteFileAtomically(UncleanMark(path_), "", 0600));
     for (size_t i = 0; i < kTables.size(); ++i) {
       MR_ASSIGN_OR_RETURN(
           put_[i], writer_.Prepare(absl::StrCat("INSERT OR REPLACE INTO ",
@@ -165,6 +255,7 @@ class SqliteStore : public StateStore {
         this);
     MR_RETURN_IF_ERROR(cleaner_.Open());
     thread_ = std::thread([this] { CleanLog(); });
+    begun_ = true;
     return absl::OkStatus();
   }
 
@@ -219,13 +310,10 @@ class SqliteStore : public StateStore {
     MR_ASSIGN_OR_RETURN(const std::string verdict,
                         writer_.Value("PRAGMA quick_check(1)"));
     if (verdict == "ok") return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        "the head's database ", path_, " is damaged (", verdict,
-        "): put back a copy of it, or move it away (with its -wal and -shm "
-        "files) to begin a new cluster"));
+    return Damaged(path_, verdict);
   }
 
-  absl::Status CheckSchema() {
+  absl::Status CheckSchema(bool has_cluster) {
     MR_ASSIGN_OR_RETURN(const std::string found,
                         writer_.Value("PRAGMA user_version"));
     if (found == absl::StrCat(kSchema)) return absl::OkStatus();
@@ -235,6 +323,7 @@ class SqliteStore : public StateStore {
           "schema ", found, "; this one knows ", kSchema,
           "): start that version, or give another --state_dir"));
     }
+    if (has_cluster) return Damaged(path_, "it has no tables");
     MR_RETURN_IF_ERROR(writer_.Execute("BEGIN IMMEDIATE"));
     for (const char* table : kTables) {
       MR_RETURN_IF_ERROR(writer_.Execute(
@@ -275,9 +364,9 @@ class SqliteStore : public StateStore {
       const int pages = log_pages_;
       if (pages < kCheckpointPages) continue;
       // Under constant load the log is never read to its end, and grows, unless
-      // the writers wait for once.
-      const int mode = pages < kTruncatePages ? SQLITE_CHECKPOINT_PASSIVE
-                                              : SQLITE_CHECKPOINT_TRUNCATE;
+      // the writers wait for once. It never becomes empty: see CheckLog.
+      const int mode = pages < kRestartPages ? SQLITE_CHECKPOINT_PASSIVE
+                                             : SQLITE_CHECKPOINT_RESTART;
       const int code = sqlite3_wal_checkpoint_v2(cleaner_.db(), nullptr, mode,
                                                  nullptr, nullptr);
       if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
@@ -287,6 +376,7 @@ class SqliteStore : public StateStore {
   }
 
   const std::string path_;
+  bool begun_ = false;
   std::atomic<int> log_pages_{0};
 
   absl::Mutex mu_;
@@ -305,14 +395,16 @@ class SqliteStore : public StateStore {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(
-    const std::string& folder) {
+    const std::string& folder, bool has_cluster) {
   const std::string path = folder + "/head.db";
+  MR_RETURN_IF_ERROR(CheckLog(path));
+  const bool existed = SizeOf(path) >= 0;
   // SQLite's files get the mode of this one: the constructor arguments of
   // actors are nobody else's business.
   const ScopedFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
   auto store = std::make_unique<SqliteStore>(path);
-  MR_RETURN_IF_ERROR(store->Begin());
+  MR_RETURN_IF_ERROR(store->Begin(has_cluster && existed));
   return store;
 }
 

@@ -35,11 +35,12 @@ class StateStore {
     std::optional<std::string> row;  // Absent: the row goes.
   };
 
-  // Opens, or makes, `folder`/head.db. The folder exists. Errors: DATA_LOSS,
-  // the file is damaged. FAILED_PRECONDITION, a newer version wrote it, or
-  // another process has it open. Those of the file system.
+  // Opens, or makes, `folder`/head.db. The folder exists. `has_cluster`: a file
+  // that is there has tables. Errors: DATA_LOSS, the file or its log is
+  // damaged, or one of them is missing. FAILED_PRECONDITION, a newer version
+  // wrote it, or another process has it open. Those of the file system.
   static absl::StatusOr<std::unique_ptr<StateStore>> Open(
-      const std::string& folder);
+      const std::string& folder, bool has_cluster = false);
 
   virtual ~StateStore() = default;
 

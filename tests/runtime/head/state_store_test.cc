@@ -183,6 +183,70 @@ TEST_F(StateStoreTest, APageOverwrittenInTheMiddleIsNoticed) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("move it away")));
 }
 
+// A store whose process was killed, with one row in its log alone.
+class KilledStoreTest : public StateStoreTest {
+ protected:
+  void SetUp() override {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      auto store = StateStore::Open(folder_.path());
+      if (store.ok()) (void)(*store)->Write({{Table::kJobs, 1, "a"}});
+      _exit(0);  // Closes nothing.
+    }
+    ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
+  }
+  void ExpectDamaged(const std::string& how) {
+    EXPECT_THAT(StateStore::Open(folder_.path(), /*has_cluster=*/true).status(),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr("is damaged"), HasSubstr(how),
+                               HasSubstr("belong together"))));
+  }
+  const std::string log_ = folder_ / "head.db-wal";
+};
+
+TEST_F(KilledStoreTest, GoesOn) {
+  Open();
+  EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a")));
+  store_.reset();
+  // What was closed in good order needs no log.
+  EXPECT_NE(access(log_.c_str(), F_OK), 0);
+  Open();
+  EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a")));
+}
+
+TEST_F(KilledStoreTest, AMissingLogIsNoticed) {
+  ASSERT_EQ(unlink(log_.c_str()), 0);
+  ExpectDamaged("head.db-wal is missing");
+  // The way out for whoever had it moved into the file.
+  ASSERT_EQ(unlink((folder_ / "head.db-unclean").c_str()), 0);
+  Open();
+}
+
+TEST_F(KilledStoreTest, AnEmptyLogIsNoticed) {
+  ASSERT_EQ(truncate(log_.c_str(), 0), 0);
+  ExpectDamaged("head.db-wal is empty");
+}
+
+TEST_F(KilledStoreTest, ALogOfGarbageIsNoticed) {
+  ASSERT_THAT(WriteFileAtomically(log_, std::string(20000, '\xa5'), 0600),
+              IsOk());
+  ExpectDamaged("is no log of SQLite");
+  ASSERT_THAT(WriteFileAtomically(log_, "short", 0600), IsOk());
+  ExpectDamaged("is no log of SQLite");
+}
+
+TEST_F(KilledStoreTest, AMissingDatabaseBesideItsLogIsNoticed) {
+  ASSERT_EQ(unlink((folder_ / "head.db").c_str()), 0);
+  ExpectDamaged("it is missing");
+  EXPECT_EQ(access(log_.c_str(), F_OK), 0);  // Still there to be put together.
+}
+
+TEST_F(StateStoreTest, ADatabaseThatLostItsTablesIsNoticed) {
+  Execute("CREATE TABLE other (x)");
+  EXPECT_THAT(StateStore::Open(folder_.path(), /*has_cluster=*/true).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no tables")));
+}
+
 TEST_F(StateStoreTest, ANewerSchemaIsRefusedAndUntouched) {
   Open();
   ASSERT_THAT(store_->Write({{Table::kJobs, 1, "a"}}), IsOk());
