@@ -91,6 +91,23 @@ absl::StatusOr<std::string> ReadFileTail(const std::string& path,
   }
 }
 
+namespace {
+
+absl::Status WriteAll(int fd, absl::string_view bytes,
+                      const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, absl::StrCat("write ", path));
+    }
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes, mode_t mode) {
   const std::string temporary = absl::StrCat(path, ".", NewId("tmp"));
@@ -102,17 +119,44 @@ absl::Status WriteFileAtomically(const std::string& path,
     unlink(temporary.c_str());
     return status;
   };
-  while (!bytes.empty()) {
-    ssize_t n = write(fd.get(), bytes.data(), bytes.size());
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return fail("write");
-    }
-    bytes.remove_prefix(static_cast<size_t>(n));
+  if (absl::Status status = WriteAll(fd.get(), bytes, path); !status.ok()) {
+    unlink(temporary.c_str());
+    return status;
   }
   if (close(fd.release()) != 0) return fail("write");
   if (rename(temporary.c_str(), path.c_str()) != 0) return fail("rename to");
   return absl::OkStatus();
+}
+
+absl::Status WriteOutput(const std::string& path, absl::string_view bytes) {
+  struct stat st;
+  const bool found = stat(path.c_str(), &st) == 0;
+  if (!found && errno != ENOENT) {
+    return ErrnoStatus(errno, absl::StrCat("write ", path));
+  }
+  if (found && !S_ISREG(st.st_mode)) {
+    ScopedFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+    if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+    MR_RETURN_IF_ERROR(WriteAll(fd.get(), bytes, path));
+    if (close(fd.release()) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("write ", path));
+    }
+    return absl::OkStatus();
+  }
+  // The file that a link names is replaced, not the link; a link to a file that
+  // is to be made names it just as well.
+  std::string real = path;
+  char target[PATH_MAX];
+  while (true) {  // stat saw no circle.
+    const ssize_t n = readlink(real.c_str(), target, sizeof(target));
+    if (n < 0) break;
+    const std::filesystem::path next(
+        std::string(target, static_cast<size_t>(n)));
+    real = next.is_absolute()
+               ? next.string()
+               : (std::filesystem::path(real).parent_path() / next).string();
+  }
+  return WriteFileAtomically(real, bytes);
 }
 
 absl::Status MakeDirectories(const std::string& path, mode_t mode) {

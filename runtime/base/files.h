@@ -25,6 +25,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes, mode_t mode = 0644);
 
+// Writes what a user named as output: atomically where that is a regular file
+// or nothing yet (symbolic links are followed), else into what is there (a
+// device, a pipe with a reader).
+absl::Status WriteOutput(const std::string& path, absl::string_view bytes);
+
 // Creates the folder and its parents; OK if it exists.
 absl::Status MakeDirectories(const std::string& path, mode_t mode = 0755);
 

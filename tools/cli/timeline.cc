@@ -26,7 +26,7 @@ absl::Status RunTimeline(const CommandLine& line) {
     std::cout << json;
     return absl::OkStatus();
   }
-  MR_RETURN_IF_ERROR(WriteFileAtomically(file, json));
+  MR_RETURN_IF_ERROR(WriteOutput(file, json));
   std::cout << records.records_size() << " calls are in " << file
             << "; open it in ui.perfetto.dev or chrome://tracing\n";
   return absl::OkStatus();

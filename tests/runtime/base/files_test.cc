@@ -77,6 +77,41 @@ class LowLimit {
   rlimit old_ = {};
 };
 
+TEST(WriteOutputTest, ReplacesFilesAndFollowsLinks) {
+  TempFolder folder;
+  ASSERT_THAT(WriteOutput(folder / "file", "one"), IsOk());
+  ASSERT_THAT(WriteOutput(folder / "file", "two"), IsOk());
+  ASSERT_EQ(symlink("file", (folder / "link").c_str()), 0);
+  ASSERT_EQ(symlink((folder / "new").c_str(), (folder / "early").c_str()), 0);
+  ASSERT_THAT(WriteOutput(folder / "link", "three"), IsOk());
+  ASSERT_THAT(WriteOutput(folder / "early", "four"), IsOk());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "early"));
+  EXPECT_THAT(ReadFile(folder / "file"), IsOkAndHolds("three"));
+  EXPECT_THAT(ReadFile(folder / "new"), IsOkAndHolds("four"));
+  ASSERT_EQ(symlink("circle", (folder / "circle").c_str()), 0);
+  EXPECT_FALSE(WriteOutput(folder / "circle", "five").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "circle"));
+}
+
+TEST(WriteOutputTest, WritesIntoAPipeAndLeavesItThere) {
+  TempFolder folder;
+  const std::string path = folder / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const ScopedFd reader(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  ASSERT_THAT(WriteOutput(path, "text"), IsOk());
+  char buffer[16];
+  EXPECT_EQ(read(reader.get(), buffer, sizeof(buffer)), 4);
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+}
+
+TEST(WriteOutputTest, AFolderIsAnError) {
+  TempFolder folder;
+  EXPECT_FALSE(WriteOutput(folder.path(), "text").ok());
+  EXPECT_TRUE(std::filesystem::is_directory(folder.path()));
+}
+
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const std::string& value) : name_(name) {
