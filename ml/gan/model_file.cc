@@ -184,7 +184,7 @@ absl::StatusOr<std::string> SerializeGanModel(const GanModel& model) {
 
 absl::Status SaveGanModel(const std::string& path, const GanModel& model) {
   MR_ASSIGN_OR_RETURN(const std::string bytes, SerializeGanModel(model));
-  return WriteFileAtomically(path, bytes);
+  return WriteOutput(path, bytes);
 }
 
 absl::StatusOr<GanModel> ParseGanModel(const std::string& bytes,

@@ -96,7 +96,7 @@ absl::Status WritePng(const std::string& path, const at::Tensor& image) {
   MR_RETURN_IF_ERROR(Annotate(CheckImage(image), path));
   absl::StatusOr<std::string> bytes = Encode(image);
   if (!bytes.ok()) return Annotate(bytes.status(), path);
-  return WriteFileAtomically(path, *bytes);
+  return WriteOutput(path, *bytes);
 }
 
 absl::StatusOr<at::Tensor> ReadPng(const std::string& path) {
