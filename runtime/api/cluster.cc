@@ -19,6 +19,7 @@
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/token.h"
 #include "runtime/base/utf8.h"
 #include "runtime/rpc/tls.h"
 
@@ -281,7 +282,11 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
     options.token.clear();
     MR_RETURN_IF_ERROR(UseTls(""));
   } else {
-    if (options.token.empty()) options.token = Variable("MINIRAY_TOKEN");
+    MR_RETURN_IF_ERROR(CheckTokenText(options.token, "ClusterOptions.token"));
+    if (options.token.empty()) {
+      options.token = Variable("MINIRAY_TOKEN");
+      MR_RETURN_IF_ERROR(CheckTokenText(options.token, "$MINIRAY_TOKEN"));
+    }
     if (options.token.empty()) {
       options.token = TokenFor(options.address).value_or("");
     }

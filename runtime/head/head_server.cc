@@ -15,6 +15,7 @@
 #include "grpcpp/server_builder.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/token.h"
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
@@ -185,6 +186,7 @@ absl::StatusOr<std::unique_ptr<HeadServer>> HeadServer::Start(Options options) {
         absl::StrCat("a head that listens on ", options.host,
                      ", which other machines may reach, needs a token"));
   }
+  MR_RETURN_IF_ERROR(CheckTokenText(options.token, "the head's token"));
   MR_ASSIGN_OR_RETURN(auto folder, StateFolder::Open(options.state_dir));
   MR_ASSIGN_OR_RETURN(
       auto store, StateStore::Open(options.state_dir, folder->has_cluster()));

@@ -13,6 +13,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/token.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/worker/actor_table.h"
 #include "runtime/worker/head_link.h"
@@ -294,6 +295,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
 absl::StatusOr<std::unique_ptr<WorkerDaemon>> WorkerDaemon::Start(
     Options options) {
   MR_ASSIGN_OR_RETURN(const HostPort head, ParseHostPort(options.head_address));
+  MR_RETURN_IF_ERROR(CheckTokenText(options.token, "the cluster's token"));
   std::string node_ip = options.node_ip;
   if (node_ip.empty()) {
     MR_ASSIGN_OR_RETURN(node_ip, LocalAddressTowards(head));

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -539,6 +540,21 @@ TEST(ActorTest, AnUnreachableHeadIsAClearError) {
               AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("miniray start")));
   EXPECT_EQ(Cluster::Connect({.address = "nowhere"}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ActorTest, ATokenThatCannotTravelIsRefusedBeforeItIsSent) {
+  for (const std::string& token : {std::string("\xc3\xa4"), std::string(20000, 't')}) {
+    EXPECT_EQ(Cluster::Connect({.address = "127.0.0.1:1", .token = token})
+                  .status()
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
+    setenv("MINIRAY_TOKEN", token.c_str(), 1);
+    const absl::Status status =
+        Cluster::Connect({.address = "127.0.0.1:1"}).status();
+    unsetenv("MINIRAY_TOKEN");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("$MINIRAY_TOKEN"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "tools/cli/token.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "absl/flags/flag.h"
@@ -10,6 +9,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/token.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/tls.h"
 #include "tools/cli/flags.h"
@@ -31,12 +31,7 @@ absl::StatusOr<std::string> GivenToken() {
     source = "$MINIRAY_TOKEN";
     token = value;
   }
-  // It travels as metadata of a call, which takes nothing else.
-  if (!std::all_of(token.begin(), token.end(),
-                   [](char c) { return absl::ascii_isgraph(c); })) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source, ": a token is letters, digits and punctuation in one line"));
-  }
+  MR_RETURN_IF_ERROR(CheckTokenText(token, source));
   return token;
 }
 
