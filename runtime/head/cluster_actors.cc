@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,18 @@
 namespace miniray {
 
 namespace {
+
+// The first restart comes at once, the next ones after 0.1 s, 0.2 s, ... A
+// process that lived for long enough begins anew.
+constexpr absl::Duration kFirstRestartDelay = absl::Milliseconds(100);
+constexpr absl::Duration kMaxRestartDelay = absl::Seconds(30);
+constexpr absl::Duration kLongLife = absl::Minutes(1);
+
+absl::Duration RestartDelay(int quick_restarts) {
+  if (quick_restarts <= 1) return absl::ZeroDuration();
+  const int doublings = std::min(quick_restarts - 2, 20);
+  return std::min(kFirstRestartDelay * (1 << doublings), kMaxRestartDelay);
+}
 
 absl::Status CheckSpec(const v1::ActorSpec& spec) {
   if (spec.actor_id().empty() || spec.class_name().empty() ||
@@ -219,6 +232,11 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   }
   LOG(WARNING) << "actor " << actor->info.class_name() << " ("
                << actor->info.actor_id() << ") is restarted: " << cause;
+  const absl::Time now = options_.clock();
+  const bool lived_long =
+      actor->info.state() == v1::ACTOR_STATE_ALIVE &&
+      now - absl::FromUnixMillis(actor->info.start_unix_ms()) >= kLongLife;
+  actor->quick_restarts = lived_long ? 1 : actor->quick_restarts + 1;
   ++actor->incarnation;
   actor->stop_reason.clear();
   actor->info.set_restarts(actor->info.restarts() + 1);
@@ -229,7 +247,19 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   actor->info.clear_node_id();
   actor->info.clear_hostname();
   Touch(actor);
-  Enqueue(actor);
+  const absl::Duration delay = RestartDelay(actor->quick_restarts);
+  if (delay == absl::ZeroDuration()) return Enqueue(actor);
+  actor->restart_at = now + delay;
+  delayed_.emplace(actor->restart_at, actor->info.actor_id());
+}
+
+void ClusterState::EnqueueDelayed(absl::Time now) {
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    Actor* const actor = FindActor(delayed_.begin()->second);
+    delayed_.erase(delayed_.begin());
+    actor->restart_at = absl::InfinitePast();
+    Enqueue(actor);
+  }
 }
 
 void ClusterState::OrderStop(Actor* actor, const std::string& reason) {

@@ -190,6 +190,7 @@ void ClusterState::LoseNode(Node* node, const std::string& cause) {
   for (const std::string& id : std::set<std::string>(node->actors)) {
     Actor* actor = FindActor(id);
     if (HasProcess(actor->info)) {
+      actor->quick_restarts = 0;  // It is not to blame.
       ActorDied(actor,
                 WithReason(actor->stop_reason,
                            absl::StrCat("node ", NodeName(node->info),

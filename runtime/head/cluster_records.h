@@ -70,6 +70,10 @@ struct ActorRecord {
   DemandClass* waits_in = nullptr;
   int64_t queue_position = 0;
   absl::Time queued_at;
+  // Restarts in a row of processes that lived for less than a minute, and
+  // before when the next is not tried; InfinitePast: it does not wait for that.
+  int quick_restarts = 0;
+  absl::Time restart_at = absl::InfinitePast();
   bool stored = false;      // Its creation is on disk.
   std::string log_node_id;  // Where its last process ran, or runs.
 };

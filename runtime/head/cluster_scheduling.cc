@@ -169,6 +169,10 @@ void ClusterState::Enqueue(Actor* actor) {
 }
 
 void ClusterState::Dequeue(Actor* actor) {
+  if (actor->restart_at != absl::InfinitePast()) {
+    delayed_.erase({actor->restart_at, actor->info.actor_id()});
+    actor->restart_at = absl::InfinitePast();
+  }
   DemandClass* const demands = std::exchange(actor->waits_in, nullptr);
   if (demands == nullptr) return;
   const bool ready = demands->ready;
@@ -252,6 +256,14 @@ std::string ClusterState::WhyNoRoom(const Demand& demand) const {
 
 v1::ActorInfo ClusterState::Told(const Actor& actor) const {
   v1::ActorInfo info = actor.info;
+  if (actor.restart_at != absl::InfinitePast()) {
+    info.set_cause(absl::StrCat(
+        info.cause(), "; it ended ", actor.quick_restarts,
+        " times in a row within a minute of its start: it is started again in ",
+        absl::FormatDuration(absl::Ceil(
+            std::max(actor.restart_at - options_.clock(), absl::ZeroDuration()),
+            absl::Milliseconds(100)))));
+  }
   if (actor.waits_in == nullptr) return info;
   const std::string reason = WaitReason(*actor.waits_in);
   info.set_cause(info.cause().empty()

@@ -116,6 +116,7 @@ void ClusterState::Tick() {
     }
     if (now >= job.leaving_end) EndDriverLink(&job);
   }
+  EnqueueDelayed(now);
   FailInfeasible(now);
   FailInfeasibleJobs(now);
   TickGroups(now);

@@ -303,6 +303,8 @@ class ClusterState {
   // Lets the actor wait, at the end of the queue; takes it out.
   void Enqueue(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Dequeue(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Enqueues those whose restart was put off until now.
+  void EnqueueDelayed(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whoever waits there is looked at again; has to wait on.
   void MakeReady(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Block(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -455,6 +457,8 @@ class ClusterState {
   // Actors that wait for resources, by what they wait for.
   std::unordered_map<std::string, std::unique_ptr<DemandClass>> demands_
       ABSL_GUARDED_BY(mu_);
+  // Actors whose restart is put off, with when it is due.
+  std::set<std::pair<absl::Time, std::string>> delayed_ ABSL_GUARDED_BY(mu_);
   // Those where somebody waits: by the position of the first, who may have
   // luck; and those who had none, until there is more room.
   std::set<std::pair<int64_t, DemandClass*>> ready_ ABSL_GUARDED_BY(mu_);

@@ -75,6 +75,16 @@ bool ActorTable::Lives(const std::string& actor_id) {
                      });
 }
 
+std::set<std::string> ActorTable::LogFiles() {
+  absl::MutexLock lock(&mu_);
+  std::set<std::string> files;
+  for (const auto& [key, process] : processes_) files.insert(process.log_file);
+  for (const auto& [key, hosted] : actors_) {
+    files.insert(LogPath(hosted.spec.class_name(), key));
+  }
+  return files;
+}
+
 bool ActorTable::empty() {
   absl::MutexLock lock(&mu_);
   return actors_.empty() && starts_.empty();

@@ -73,6 +73,9 @@ class ActorTable {
   // True if a process of the actor lives, or is to be started.
   bool Lives(const std::string& actor_id);
 
+  // Of the processes that live.
+  std::set<std::string> LogFiles();
+
   // Processes that may be killed for their memory; the cause goes to all actors
   // of the process.
   std::vector<MemoryMonitor::Victim> Victims();

@@ -69,6 +69,14 @@ std::string JobTable::FolderOf(const std::string& job_id) const {
   return absl::StrCat(options_.folder, "/", job_id);
 }
 
+std::set<std::string> JobTable::LogFiles() {
+  absl::MutexLock lock(&mu_);
+  std::set<std::string> files;
+  for (const auto& [id, job] : jobs_) files.insert(LogPath(id));
+  for (const v1::JobSpec& spec : starts_) files.insert(LogPath(spec.job_id()));
+  return files;
+}
+
 std::string JobTable::LogPath(const std::string& job_id) const {
   return absl::StrCat(options_.log_folder, "/", job_id, ".log");
 }

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +55,8 @@ class JobTable {
   bool empty();
   bool Lives(const std::string& job_id);
   std::string LogPath(const std::string& job_id) const;
+  // Of the drivers that live.
+  std::set<std::string> LogFiles();
 
   // As those of ActorTable.
   void GiveUp(const std::string& reason);

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,7 @@
 #include "runtime/worker/job_table.h"
 #include "runtime/worker/lease_keeper.h"
 #include "runtime/worker/log_file.h"
+#include "runtime/worker/log_janitor.h"
 #include "runtime/worker/log_server.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
@@ -111,6 +114,15 @@ class WorkerDaemonImpl : public WorkerDaemon {
               return FindLog(request, logs);
             },
         .send = [this](v1::LogChunk chunk) { return Send(std::move(chunk)); }});
+    janitor_ = std::make_unique<LogJanitor>(
+        LogJanitor::Options{.actor_folder = logs,
+                            .job_folder = job_logs,
+                            .max_bytes = options_.log_total_bytes},
+        [this] {
+          std::set<std::string> in_use = actors_->LogFiles();
+          in_use.merge(jobs_->LogFiles());
+          return in_use;
+        });
     MR_RETURN_IF_ERROR(link_.Start(options_.connect_timeout));
     memory_ = std::make_unique<MemoryMonitor>(
         options_.memory,
@@ -144,6 +156,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   void Shutdown() override {
     absl::MutexLock shutdown_lock(&shutdown_mu_);
     memory_.reset();
+    janitor_.reset();
     if (supervisor_ != nullptr) {
       constexpr char kReason[] = "its node was stopped (miniray stop)";
       // Without them, it did not come to start.
@@ -283,6 +296,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<ActorTable> actors_;
   std::unique_ptr<JobTable> jobs_;
   std::unique_ptr<LogServer> logs_;
+  std::unique_ptr<LogJanitor> janitor_;
   std::unique_ptr<LeaseKeeper> lease_;
   std::unique_ptr<MemoryMonitor> memory_;
 

@@ -44,6 +44,8 @@ class WorkerDaemon {
     // Log of a process: the size of one file, and how many are kept.
     int64_t log_max_bytes = 32 << 20;
     int log_files = 5;
+    // Of all logs together; the oldest of processes that have ended leave.
+    int64_t log_total_bytes = int64_t{10} << 30;
     // Packages that are not in use leave beyond it.
     int64_t package_cache_bytes = int64_t{10} << 30;
     // What may be killed for, and when.

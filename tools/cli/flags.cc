@@ -36,6 +36,8 @@ ABSL_FLAG(int64_t, package_cache_bytes, int64_t{10} << 30,
           "Room for programs that no actor uses.");
 ABSL_FLAG(int64_t, log_max_bytes, 32 << 20, "Size of one log file.");
 ABSL_FLAG(int, log_files, 5, "Log files kept of one actor.");
+ABSL_FLAG(int64_t, log_total_bytes, int64_t{10} << 30,
+          "Of all logs of the node together.");
 ABSL_FLAG(std::string, labels, "", "Of the node: name=value,...");
 ABSL_FLAG(int64_t, package_limit, int64_t{20} << 30,
           "Bytes of packages that the head keeps.");

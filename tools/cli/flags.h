@@ -29,6 +29,7 @@ ABSL_DECLARE_FLAG(double, memory_limit);
 ABSL_DECLARE_FLAG(int64_t, package_cache_bytes);
 ABSL_DECLARE_FLAG(int64_t, log_max_bytes);
 ABSL_DECLARE_FLAG(int, log_files);
+ABSL_DECLARE_FLAG(int64_t, log_total_bytes);
 ABSL_DECLARE_FLAG(std::string, labels);
 ABSL_DECLARE_FLAG(int64_t, package_limit);
 ABSL_DECLARE_FLAG(int64_t, object_store_bytes);

@@ -160,7 +160,7 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
         line,
         {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes", "object_spill_dir",
          "memory_limit", "package_cache_bytes", "log_max_bytes", "log_files",
-         "fence_after", "headless_timeout"},
+         "log_total_bytes", "fence_after", "headless_timeout"},
         "is for a worker daemon; with --head, add "
         "--num_cpus to start one too"));
   }
@@ -210,6 +210,9 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
         absl::StrCat("--log_max_bytes is at least ", kMinLogBytes,
                      ", --log_files 1 to ", kMaxLogFiles));
   }
+  options->log_total_bytes = absl::GetFlag(FLAGS_log_total_bytes);
+  MR_RETURN_IF_ERROR(CheckQuantity(
+      "log_total_bytes", static_cast<double>(options->log_total_bytes)));
   MR_ASSIGN_OR_RETURN(options->labels,
                       ParseLabels(absl::GetFlag(FLAGS_labels)));
   options->object_store_bytes = absl::GetFlag(FLAGS_object_store_bytes);

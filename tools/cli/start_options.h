@@ -43,6 +43,7 @@ struct StartOptions {
   int64_t package_cache_bytes = 0;
   int64_t log_max_bytes = 0;
   int log_files = 0;
+  int64_t log_total_bytes = 0;
   std::map<std::string, std::string> labels;
   int64_t object_store_bytes = 0;
   std::string object_spill_dir;  // Absolute; empty: the default.

@@ -61,6 +61,9 @@ A worker daemon:
   --log_max_bytes N   what an actor prints goes into files of this size (default
                       32 MiB) ...
   --log_files N       ... of which so many are kept (default 5)
+  --log_total_bytes N of all logs together (default 10 GiB): beyond it the oldest
+                      of processes that have ended are removed; of an actor that
+                      is restarted again and again the last 10 are kept
 
 Both:
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
@@ -190,6 +193,7 @@ const std::vector<Verb>& Verbs() {
                    "package_cache_bytes",
                    "log_max_bytes",
                    "log_files",
+                   "log_total_bytes",
                    "labels",
                    "token_file",
                    "tls_dir",

@@ -1,5 +1,6 @@
 // Restarts, kills, late messages, and who holds which resources meanwhile.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@ TEST_F(ActorLifeTest, RestartsAreCounted) {
   for (int restart = 1; restart <= 2; ++restart) {
     Started("n", "a", restart - 1);
     Exited("n", "a", restart - 1);
+    Advance(absl::Milliseconds(100));  // What the second one waits for.
     EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
     EXPECT_EQ(Info("a").restarts(), restart);
     EXPECT_THAT(Info("a").address(), IsEmpty());
@@ -63,10 +65,65 @@ TEST_F(ActorLifeTest, RestartsAreCounted) {
 
 TEST_F(ActorLifeTest, MinusOneRestartsForEver) {
   Create(Restartable("a", -1));
-  for (int i = 0; i < 50; ++i) Exited("n", "a", i);
+  for (int i = 0; i < 50; ++i) {
+    Exited("n", "a", i);
+    for (int part = 0; part < 6; ++part) {
+      Advance(absl::Seconds(5));
+      ASSERT_THAT(state_.RenewLease("n"), IsOk());
+    }
+  }
+  Exited("n", "a", 50);
   EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
-  EXPECT_EQ(Info("a").restarts(), 50);
-  EXPECT_EQ(Available("n"), 3);
+  EXPECT_EQ(Info("a").restarts(), 51);
+  EXPECT_EQ(Available("n"), 4);
+}
+
+TEST_F(ActorLifeTest, RestartsInARowComeMoreAndMoreSlowly) {
+  Create(Restartable("a", -1));
+  link_->Take();
+  Exited("n", "a", 0);
+  EXPECT_THAT(link_->Take(), ElementsAre("start a.1"));  // At once.
+  absl::Duration delay = absl::Milliseconds(100);
+  for (int i = 1; i <= 12; ++i) {
+    Exited("n", "a", i);
+    EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_RESTARTING);
+    EXPECT_EQ(Available("n"), 4);
+    EXPECT_THAT(Info("a").cause(), HasSubstr("it is started again in " +
+                                             absl::FormatDuration(delay)));
+    // In parts shorter than a lease.
+    const absl::Time due = now_ + delay;
+    while (now_ + absl::Seconds(5) < due) {
+      Advance(absl::Seconds(5));
+      ASSERT_THAT(state_.RenewLease("n"), IsOk());
+    }
+    Advance(due - now_ - absl::Milliseconds(1));
+    EXPECT_THAT(link_->Take(), IsEmpty());
+    Advance(absl::Milliseconds(1));
+    ASSERT_THAT(state_.RenewLease("n"), IsOk());
+    EXPECT_THAT(link_->Take(),
+                ElementsAre("start a." + std::to_string(i + 1)));
+    delay = std::min(delay * 2, absl::Duration(absl::Seconds(30)));
+  }
+  // One that lived for a minute is started again at once.
+  Started("n", "a", 13);
+  for (int i = 0; i < 12; ++i) {
+    Advance(absl::Seconds(5));
+    ASSERT_THAT(state_.RenewLease("n"), IsOk());
+  }
+  Exited("n", "a", 13);
+  EXPECT_THAT(link_->Take(), ElementsAre("start a.14"));
+}
+
+TEST_F(ActorLifeTest, AnActorThatWaitsForItsDelayCanBeKilled) {
+  Create(Restartable("a", -1));
+  Exited("n", "a", 0);
+  Exited("n", "a", 1);
+  link_->Take();
+  EXPECT_THAT(state_.KillActor("a", /*no_restart=*/true), IsOk());
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_DEAD);
+  EXPECT_THAT(link_->Take(), IsEmpty());
 }
 
 TEST_F(ActorLifeTest, AFailedConstructorIsNotRetried) {

@@ -171,7 +171,9 @@ TEST_F(NodeLifeTest, ActorsOfAnotherIncarnationOrNodeAreStopped) {
   Started("n1", "a", 1);
   // Back with the earlier process; the later one has ended meanwhile.
   const auto back = AddNode("n1", 1, {{"a", 0}});
-  EXPECT_THAT(back->Take(), ElementsAre("registered", "stop a.0", "start a.2"));
+  EXPECT_THAT(back->Take(), ElementsAre("registered", "stop a.0"));
+  Advance(absl::Milliseconds(100));  // Its second restart in a row.
+  EXPECT_THAT(back->Take(), ElementsAre("start a.2"));
   // Another node claims the actor.
   const auto other = AddNode("n2", 1, {{"a", 2}});
   EXPECT_THAT(other->Take(), ElementsAre("registered", "stop a.2"));
