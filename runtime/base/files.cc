@@ -38,6 +38,7 @@ absl::Status ErrnoStatus(int error, absl::string_view what) {
       break;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case ENOMEM:
     case EMFILE:
     case ENFILE:

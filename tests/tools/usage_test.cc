@@ -193,5 +193,51 @@ TEST_F(HelpTest, UnusableRuntimeFolderIsNamed) {
   }
 }
 
+// With the program's path as $0.
+CommandResult InShell(const std::string& script,
+                      const std::vector<std::string>& args = {}) {
+  std::vector<std::string> all = {"-c", script, RunfilePath("tools/miniray")};
+  all.insert(all.end(), args.begin(), args.end());
+  return Program("/bin/sh", all).Wait();
+}
+
+using OutputTest = CommandTest;
+
+TEST_F(OutputTest, WhatCannotBeWrittenIsAFailure) {
+  const std::string address = StartHead();
+  for (const std::string& command :
+       {std::string("--version"), std::string("--help"), std::string("help start"),
+        "status --address " + address, "list nodes --address " + address,
+        "job list --address " + address, "timeline --address " + address}) {
+    const CommandResult full = InShell("\"$0\" " + command + " > /dev/full");
+    EXPECT_EQ(full.exit_code, 1) << command;
+    EXPECT_THAT(full.err, HasSubstr("cannot write the output")) << command;
+    const CommandResult closed = InShell("\"$0\" " + command + " >&-");
+    EXPECT_EQ(closed.exit_code, 1) << command;
+    EXPECT_THAT(closed.err, HasSubstr("cannot write the output")) << command;
+    EXPECT_EQ(InShell("\"$0\" " + command + " > /dev/null").exit_code, 0)
+        << command;
+  }
+}
+
+TEST_F(OutputTest, ATimelineIsWrittenIntoAPipe) {
+  const std::string address = StartHead();
+  const std::string pipe = runtime_dir() + "/pipe";
+  const CommandResult result =
+      InShell("mkfifo " + pipe + " && { cat " + pipe +
+              " & } && \"$0\" timeline --address " + address + " --output " +
+              pipe + " && wait && test -p " + pipe);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("traceEvents"));
+}
+
+TEST_F(OutputTest, AFileThatMayNotGrowIsAnErrorOfTheHead) {
+  const CommandResult result = InShell(
+      "ulimit -f 1; exec \"$0\" start --head --block --port 0 "
+      "--dashboard_port -1");
+  EXPECT_EQ(result.exit_code, 1) << result.err;  // No signal.
+  EXPECT_THAT(result.err, HasSubstr("head.db"));
+}
+
 }  // namespace
 }  // namespace miniray

@@ -2,9 +2,14 @@
 // wrong, 124 a time limit is over; `submit` exits with the job's. Errors are
 // one line on stderr.
 
+#include <fcntl.h>
 #include <glog/logging.h>
 #include <grpc/support/log.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -16,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/head.pb.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "tools/cli/command_line.h"
@@ -141,11 +147,42 @@ int Main(std::vector<std::string> args) {
   return Finish(RunStop(*line));
 }
 
+// A file that is opened later must not get the number of a standard stream that
+// the caller has closed. What is written to stdout then fails, and is noticed.
+void OpenStandardStreams() {
+  while (true) {
+    const int fd = open("/dev/null", O_RDONLY);
+    if (fd == STDERR_FILENO) {
+      close(fd);
+      (void)open("/dev/null", O_WRONLY);
+      return;
+    }
+    if (fd > STDERR_FILENO) close(fd);
+    if (fd < 0 || fd > STDERR_FILENO) return;
+  }
+}
+
+// Output that reached nobody is a failure, also where all else went well.
+int FinishOutput(int code) {
+  errno = 0;
+  const bool lost =
+      !std::cout.flush() || fflush(stdout) != 0 || ferror(stdout) != 0;
+  if (!lost || code != kDone) return code;
+  return Fail(errno != 0 ? ErrnoStatus(errno, "cannot write the output")
+                         : absl::UnknownError("cannot write the output: is "
+                                              "the disk behind it full?"));
+}
+
 }  // namespace
 }  // namespace miniray::cli
 
 int main(int argc, char** argv) {
+  miniray::cli::OpenStandardStreams();
+  // Files have a limit (ulimit -f): to write beyond it is to be an error, like a
+  // full disk. A handler, which children do not inherit.
+  signal(SIGXFSZ, [](int) {});
   // See miniray::Init.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  return miniray::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
+  return miniray::cli::FinishOutput(
+      miniray::cli::Main(std::vector<std::string>(argv + 1, argv + argc)));
 }

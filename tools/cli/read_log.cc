@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <iostream>
 #include <memory>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "tools/cli/fail.h"
 #include "tools/cli/flags.h"
@@ -20,14 +23,23 @@ namespace {
 
 constexpr absl::Duration kRetryPeriod = absl::Milliseconds(500);
 
-bool WriteOut(absl::string_view bytes) {
+// Returns 0, or what went wrong.
+int WriteOut(absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = write(STDOUT_FILENO, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
+    if (n < 0) return errno;
     bytes.remove_prefix(static_cast<size_t>(n));
   }
-  return true;
+  return 0;
+}
+
+// What the log has no longer.
+void TellLost(int64_t bytes) {
+  std::cerr << "[miniray: " << bytes
+            << " bytes of the output are missing here: the log's oldest files "
+               "made way before they were read]"
+            << std::endl;
 }
 
 }  // namespace
@@ -40,27 +52,34 @@ absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
     grpc::ClientContext context;
     AddToken(&context, head->token());
     absl::Status status;
-    bool broken_pipe = false;
+    int write_error = 0;
     {
       const Cancellation::Scope scope(cancellation, &context);
       const auto reader = head->stub()->ReadLog(&context, *request);
       v1::LogChunk chunk;
-      while (!broken_pipe && reader->Read(&chunk)) {
+      while (write_error == 0 && reader->Read(&chunk)) {
         connected = true;
         give_up = absl::Now() + kLogPatience;
-        broken_pipe = !WriteOut(chunk.data());
+        if (chunk.lost_bytes() > 0) TellLost(chunk.lost_bytes());
+        write_error = WriteOut(chunk.data());
         if (chunk.incarnation() != request->min_incarnation()) {
           request->set_min_incarnation(chunk.incarnation());
           request->clear_skip_bytes();
         }
-        request->set_skip_bytes(request->skip_bytes() +
+        request->set_skip_bytes(request->skip_bytes() + chunk.lost_bytes() +
                                 static_cast<int64_t>(chunk.data().size()));
       }
-      if (broken_pipe) context.TryCancel();
+      if (write_error != 0) context.TryCancel();
       status = head->Explain(reader->Finish());
     }
     if (cancellation->cancelled()) return absl::CancelledError("stopped");
-    if (broken_pipe) return absl::AbortedError("nobody reads the output");
+    if (write_error == EPIPE) {
+      return absl::AbortedError("nobody reads the output");
+    }
+    if (write_error != 0) {
+      return absl::DataLossError(
+          ErrnoStatus(write_error, "cannot write the output").message());
+    }
     // What has begun may go on; the last lines cannot be found again.
     if (!absl::IsUnavailable(status) || !connected ||
         request->tail_lines() > 0 || absl::Now() > give_up ||

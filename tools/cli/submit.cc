@@ -172,7 +172,8 @@ class Follower {
     request.set_follow(true);
     while (true) {
       const absl::Status status = PrintLog(head_, &request, cancellation_);
-      if (status.ok() || absl::IsCancelled(status) || absl::IsAborted(status)) {
+      if (status.ok() || absl::IsCancelled(status) ||
+          absl::IsAborted(status) || absl::IsDataLoss(status)) {
         return status;
       }
       const bool ended = Ended(job_);
@@ -281,7 +282,10 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
         interruption->exit_code);
   }
   if (!status.ok()) {
-    return Fail(Annotate(status, absl::StrCat("job ", job_id)));
+    return Fail(Annotate(
+        status, absl::StrCat("job ", job_id,
+                             absl::IsDataLoss(status) ? ", which goes on"
+                                                      : "")));
   }
   return TellEnd(follower.job());
 }

@@ -276,7 +276,7 @@ TEST(WriteFileAtomicallyTest, AFailedWriteLeavesTheOldFileAndNothingElse) {
   {
     const LowLimit limit(RLIMIT_FSIZE, 2);  // Like a full disk: a short write,
     EXPECT_THAT(WriteFileAtomically(folder / "f", "new text"),  // then none.
-                StatusIs(Code::kUnknown,
+                StatusIs(Code::kResourceExhausted,
                          AllOf(StartsWith("write "), HasSubstr(folder / "f"),
                                HasSubstr("File too large"))));
   }

@@ -136,8 +136,8 @@ TEST_F(PackageStoreTest, AFullDiskLeavesNothing) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit low = {2, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
-  EXPECT_THAT(Store(kAbc, "abc"),
-              StatusIs(absl::StatusCode::kUnknown, HasSubstr("write package")));
+  EXPECT_THAT(Store(kAbc, "abc"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                           HasSubstr("write package")));
   setrlimit(RLIMIT_FSIZE, &before);
   sigaction(SIGXFSZ, &old, nullptr);
   EXPECT_THAT(folder_.List(), IsEmpty());
