@@ -78,6 +78,7 @@ void LogRelay::Chunk(const NodeLink* link, v1::LogChunk chunk) {
     v1::LogChunk data;
     data.mutable_data()->swap(*chunk.mutable_data());
     data.set_incarnation(incarnation);
+    data.set_lost_bytes(chunk.lost_bytes());
     reading.sink->Data(std::move(data));
   }
   if (!last) return;

@@ -9,13 +9,16 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <system_error>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
@@ -26,6 +29,30 @@ constexpr int kMaxFiles = 10000;
 
 std::string RotatedPath(const std::string& path, int index) {
   return index == 0 ? path : absl::StrCat(path, ".", index);
+}
+
+// Bytes of each log's files that made way for newer ones. Rotations and whoever
+// looks for the next file exclude each other by its mutex.
+struct Dropped {
+  absl::Mutex mu;
+  std::map<std::string, int64_t> bytes ABSL_GUARDED_BY(mu);
+};
+
+Dropped& GetDropped() {
+  static auto* const dropped = new Dropped;
+  return *dropped;
+}
+
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  std::string real = std::filesystem::canonical(path, error).string();
+  return error ? path : real;
+}
+
+// -1: there is no such file.
+int64_t SizeOf(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 ? st.st_size : -1;
 }
 
 // -1: there is no such file.
@@ -68,14 +95,20 @@ void LogFile::Append(absl::string_view text) {
 }
 
 void LogFile::Rotate() {
+  Dropped& dropped = GetDropped();
+  absl::MutexLock lock(&dropped.mu);
+  const int64_t oldest =
+      SizeOf(RotatedPath(path_, std::max(options_.max_files - 1, 0)));
+  if (oldest > 0) dropped.bytes[Canonical(path_)] += oldest;
   // A failure leaves a file that is larger than it should be, or one lost.
   for (int i = options_.max_files - 1; i > 0; --i) {
     (void)rename(RotatedPath(path_, i - 1).c_str(),
                  RotatedPath(path_, i).c_str());
   }
-  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
-                    (options_.max_files <= 1 ? O_TRUNC : 0);
-  ScopedFd fresh(open(path_.c_str(), flags, 0600));
+  // Not truncated: who reads it would not know.
+  if (options_.max_files <= 1) unlink(path_.c_str());
+  ScopedFd fresh(open(path_.c_str(),
+                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (fresh.valid()) fd_ = std::move(fresh);
   size_ = 0;
 }
@@ -148,6 +181,7 @@ absl::Status LogReader::StartAtTail(int64_t lines) {
             return ErrnoStatus(errno, "seek");
           }
           fd_ = std::move(fd);
+          FindBegin();
           return absl::OkStatus();
         }
         at_end = false;
@@ -157,10 +191,32 @@ absl::Status LogReader::StartAtTail(int64_t lines) {
     if (lseek(fd.get(), 0, SEEK_SET) < 0) return ErrnoStatus(errno, "seek");
     fd_ = std::move(fd);
   }
+  FindBegin();
   return absl::OkStatus();
 }
 
+void LogReader::FindBegin() {
+  Dropped& dropped = GetDropped();
+  absl::MutexLock lock(&dropped.mu);
+  struct stat own = {};
+  if (fstat(fd_.get(), &own) != 0) return;
+  begin_ = 0;
+  if (const auto it = dropped.bytes.find(path_); it != dropped.bytes.end()) {
+    begin_ = it->second;
+  }
+  bool older = false;
+  for (int i = 0; i < kMaxFiles; ++i) {
+    const std::string path = RotatedPath(path_, i);
+    const int64_t size = SizeOf(path);
+    if (size < 0 && i > 0) break;
+    if (older) begin_ += std::max<int64_t>(size, 0);
+    older = older || Inode(path) == static_cast<int64_t>(own.st_ino);
+  }
+}
+
 absl::StatusOr<bool> LogReader::OpenNext() {
+  Dropped& dropped = GetDropped();
+  absl::MutexLock lock(&dropped.mu);
   // Where the open file is now: rotation may have moved it.
   int index = -1, oldest = -1;
   struct stat own = {};
@@ -180,6 +236,17 @@ absl::StatusOr<bool> LogReader::OpenNext() {
   ScopedFd fd(open(RotatedPath(path_, next).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) return false;  // About to be made.
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path_));
+  // Where the file begins: behind all that is gone and all that is older.
+  int64_t begin = 0;
+  if (const auto it = dropped.bytes.find(path_); it != dropped.bytes.end()) {
+    begin = it->second;
+  }
+  for (int i = oldest; i > next; --i) {
+    begin += std::max<int64_t>(SizeOf(RotatedPath(path_, i)), 0);
+  }
+  const int64_t expected = fd_.valid() ? begin_ + own.st_size : 0;
+  lost_ += std::max<int64_t>(begin - expected, 0);
+  begin_ = begin;
   fd_ = std::move(fd);
   return true;
 }

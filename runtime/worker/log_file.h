@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,14 +62,23 @@ class LogReader {
   // more may come later. Errors: those of the system.
   absl::StatusOr<std::string> Read(size_t max_bytes);
 
+  // Bytes that made way, since the last call, before they were read: they stood
+  // before what the last Read returned. What made way before this process
+  // wrote the log is not known of.
+  int64_t TakeLost() { return std::exchange(lost_, 0); }
+
  private:
   explicit LogReader(std::string path) : path_(std::move(path)) {}
   absl::Status StartAtTail(int64_t lines);
+  // Sets begin_ for the open file.
+  void FindBegin();
   // Opens the file after the one that is open; false: that is the newest.
   absl::StatusOr<bool> OpenNext();
 
   std::string path_;
   ScopedFd fd_;
+  int64_t begin_ = 0;  // Of the open file, in all that was ever written.
+  int64_t lost_ = 0;
 };
 
 // The logs of an actor's processes in `folder`, by incarnation: files (or

@@ -138,6 +138,11 @@ bool LogServer::Serve(Reading* reading, int64_t* window) {
       absl::StatusOr<std::string> bytes = reading->reader->Read(
           static_cast<size_t>(std::min(*window, kChunkBytes)));
       if (!bytes.ok()) return Finish(*reading, bytes.status());
+      // What was skipped over includes what the reader knows to be lost.
+      const int64_t gone = reading->reader->TakeLost();
+      const int64_t known = std::min(reading->skip, gone);
+      reading->skip -= known;
+      reading->lost += gone - known;
       if (bytes->empty()) {
         if (complete) {
           reading->reader.reset();
@@ -161,12 +166,14 @@ bool LogServer::Serve(Reading* reading, int64_t* window) {
     chunk.set_request_id(request.request_id());
     chunk.set_data(reading->unsent);
     chunk.set_incarnation(reading->next - 1);
+    chunk.set_lost_bytes(reading->lost);
     if (!callbacks_.send(std::move(chunk))) {
       reading->idle = true;  // Again in a moment.
       return true;
     }
     const auto size = static_cast<int64_t>(reading->unsent.size());
     reading->unsent.clear();
+    reading->lost = 0;
     *window -= size;
     return true;
   }
@@ -180,9 +187,15 @@ absl::StatusOr<bool> LogServer::OpenNext(Reading* reading) {
     log = reading->log.paths.lower_bound(reading->next);
   }
   if (log == reading->log.paths.end()) return false;
-  MR_ASSIGN_OR_RETURN(
-      reading->reader,
-      LogReader::Open(log->second, reading->request.tail_lines()));
+  absl::StatusOr<LogReader> reader =
+      LogReader::Open(log->second, reading->request.tail_lines());
+  if (absl::IsNotFound(reader.status()) &&
+      std::next(log) != reading->log.paths.end()) {
+    reading->next = log->first + 1;  // The janitor was there.
+    return OpenNext(reading);
+  }
+  MR_RETURN_IF_ERROR(reader.status());
+  reading->reader = *std::move(reader);
   reading->request.clear_tail_lines();  // Of a further one: all.
   reading->next = log->first + 1;
   return true;

@@ -62,6 +62,7 @@ class LogServer {
     absl::Time next_look = absl::InfinitePast();
     int64_t skip = 0;
     std::string unsent;  // Read already.
+    int64_t lost = 0;    // Bytes that stood before it and are gone.
     bool found = false;
     bool idle = false;  // At the present end of a log that lives.
   };

@@ -19,11 +19,15 @@ using ::testing::IsEmpty;
 
 class FakeSink : public LogRelay::Sink {
  public:
-  void Data(v1::LogChunk chunk) override { data.push_back(chunk.data()); }
+  void Data(v1::LogChunk chunk) override {
+    data.push_back(chunk.data());
+    lost += chunk.lost_bytes();
+  }
   void End(absl::Status status, int32_t /*incarnation*/) override {
     ends.push_back(status);
   }
   std::vector<std::string> data;
+  int64_t lost = 0;
   std::vector<absl::Status> ends;
 };
 

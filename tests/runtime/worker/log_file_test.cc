@@ -76,6 +76,13 @@ TEST_F(LogFileTest, OneFileIsOverwritten) {
   file.Append("abc\ndef\nghi\n");
   EXPECT_EQ(Text(), "ghi\n");
   EXPECT_EQ(Text(".1"), "none");
+  auto reader = LogReader::Open(path_, 0);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(ReadOn(&*reader), "ghi\n");
+  EXPECT_EQ(reader->TakeLost(), 8);
+  file.Append("jkl\nmno\n");
+  EXPECT_EQ(ReadOn(&*reader), "mno\n");
+  EXPECT_EQ(reader->TakeLost(), 4);
 }
 
 TEST_F(LogFileTest, AFullDiskIsCountedAndSaid) {
@@ -127,6 +134,24 @@ TEST_F(LogFileTest, AReaderThatWasOvertakenGoesOnWithTheOldest) {
   }
   // What the open file still holds, then what is kept.
   EXPECT_EQ(ReadOn(&*reader), "one\nfour\nfive\n");
+  EXPECT_EQ(reader->TakeLost(), 10);  // "two\nthree\n"
+  EXPECT_EQ(reader->TakeLost(), 0);
+  file.Append("six\n");
+  EXPECT_EQ(ReadOn(&*reader), "six\n");
+  EXPECT_EQ(reader->TakeLost(), 0);
+  // One that comes late.
+  auto late = LogReader::Open(path_, 0);
+  ASSERT_TRUE(late.ok());
+  EXPECT_EQ(ReadOn(&*late), "five\nsix\n");
+  EXPECT_EQ(late->TakeLost(), 19);
+  // Who asked for the end misses nothing of what came before.
+  auto tail = LogReader::Open(path_, 1);
+  ASSERT_TRUE(tail.ok());
+  EXPECT_EQ(ReadOn(&*tail), "six\n");
+  EXPECT_EQ(tail->TakeLost(), 0);
+  for (const char* line : {"seven\n", "eight\n", "nine\n"}) file.Append(line);
+  EXPECT_EQ(ReadOn(&*tail), "eight\nnine\n");
+  EXPECT_EQ(tail->TakeLost(), 6);
 }
 
 TEST_F(LogFileTest, ALinkIsFollowed) {

@@ -72,6 +72,7 @@ class LogServerTest : public ::testing::Test {
 
   absl::Mutex mu_;
   std::map<uint64_t, std::string> text_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, int64_t> lost_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::string> ends_ ABSL_GUARDED_BY(mu_);  // Errors.
 
   std::map<uint64_t, int> incarnations_ ABSL_GUARDED_BY(mu_);  // The last.
@@ -90,6 +91,7 @@ class LogServerTest : public ::testing::Test {
              absl::MutexLock lock(&mu_);
              if (!room_ && !chunk.last()) return false;
              text_[chunk.request_id()] += chunk.data();
+             lost_[chunk.request_id()] += chunk.lost_bytes();
              if (chunk.last()) ends_[chunk.request_id()] = chunk.error();
              incarnations_[chunk.request_id()] = chunk.incarnation();
              return true;
@@ -271,6 +273,32 @@ TEST_F(LogServerTest, WhoLeavesGetsNothingMore) {
   ASSERT_TRUE(Gets(3, "one\ntwo\nthree\n"));
   EXPECT_EQ(Text(1), "one\n");
   EXPECT_EQ(Text(2), "one\ntwo\n");
+}
+
+TEST_F(LogServerTest, SaysWhatMadeWayBeforeItWasRead) {
+  auto file = LogFile::Open(folder_ / "log", {.max_bytes = 6, .max_files = 2});
+  ASSERT_TRUE(file.ok());
+  for (const char* line : {"one\n", "two\n", "three\n", "four\n"}) {
+    file->Append(line);
+  }
+  server_.Read(Request(1));
+  EXPECT_TRUE(Gets(1, "three\nfour\n"));
+  ASSERT_TRUE(Ends(1));
+  // Who has read the first eight bytes misses nothing; who had read four does.
+  v1::ReadNodeLog request = Request(2);
+  request.set_skip_bytes(8 + 6);
+  server_.Read(request);
+  EXPECT_TRUE(Gets(2, "four\n"));
+  ASSERT_TRUE(Ends(2));
+  request = Request(3);
+  request.set_skip_bytes(4);
+  server_.Read(request);
+  EXPECT_TRUE(Gets(3, "three\nfour\n"));
+  ASSERT_TRUE(Ends(3));
+  absl::MutexLock lock(&mu_);
+  EXPECT_EQ(lost_[1], 8);
+  EXPECT_EQ(lost_[2], 0);
+  EXPECT_EQ(lost_[3], 4);
 }
 
 }  // namespace
