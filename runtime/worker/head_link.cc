@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/base/ids.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -19,6 +20,7 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 // Stop waits as long.
 constexpr absl::Duration kDialTime = absl::Milliseconds(500);
+constexpr absl::Duration kCancelPeriod = absl::Milliseconds(50);
 constexpr size_t kMaxToldExits = 1000;
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
@@ -34,7 +36,8 @@ HeadLink::HeadLink(Options options, v1::Head::Stub* stub, Callbacks callbacks)
       callbacks_(std::move(callbacks)),
       node_id_(NewId("node")) {}
 
-absl::Status HeadLink::Start(absl::Duration timeout) {
+absl::Status HeadLink::Start(absl::Duration timeout,
+                             const std::function<bool()>& cancelled) {
   dialler_ = std::thread([this] { DialLoop(); });
   writer_ = std::thread([this] { WriteLoop(); });
   absl::MutexLock lock(&mu_);
@@ -42,7 +45,14 @@ absl::Status HeadLink::Start(absl::Duration timeout) {
     mu_.AssertHeld();
     return registered_ || !fatal_.ok();
   };
-  if (!mu_.AwaitWithTimeout(absl::Condition(&settled), timeout)) {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (!mu_.AwaitWithDeadline(
+      absl::Condition(&settled),
+      std::min(deadline, absl::Now() + kCancelPeriod))) {
+    if (cancelled != nullptr && cancelled()) {
+      return absl::CancelledError("told to stop before the head answered");
+    }
+    if (absl::Now() < deadline) continue;
     return absl::UnavailableError(absl::StrCat(
         "no head answers at ", options_.head_address, " within ",
         absl::FormatDuration(timeout),

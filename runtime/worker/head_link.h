@@ -47,8 +47,10 @@ class HeadLink {
 
   // Begins, and blocks until the head has accepted the node. Errors:
   // UNAVAILABLE, no answer within `timeout`. UNAUTHENTICATED, the token is
-  // wrong. INVALID_ARGUMENT. Call it once.
-  absl::Status Start(absl::Duration timeout);
+  // wrong. INVALID_ARGUMENT. CANCELLED, `cancelled` (may be null) said so.
+  // Call it once.
+  absl::Status Start(absl::Duration timeout,
+                     const std::function<bool()>& cancelled = nullptr);
 
   // Queues a message, which goes out now or after the next registration.
   // Never blocks.

@@ -5,6 +5,7 @@
 #define MINIRAY_RUNTIME_WORKER_WORKER_DAEMON_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ class WorkerDaemon {
     // missing.
     std::string session_dir;
     absl::Duration connect_timeout = absl::Seconds(10);
+    // Asked several times a second while the head is dialled; may be null.
+    std::function<bool()> cancelled;
     // Between SIGTERM and SIGKILL when actors are stopped.
     absl::Duration stop_grace = absl::Seconds(1);
     // Without a word of the head, what runs here is ended after it; zero: after
@@ -64,7 +67,7 @@ class WorkerDaemon {
 
   // Connects and registers; returns once the head has accepted the node.
   // Errors: UNAVAILABLE, nobody answers there within connect_timeout.
-  // UNAUTHENTICATED, the token is wrong. INVALID_ARGUMENT, not an address.
+  // CANCELLED, `cancelled` said so. UNAUTHENTICATED, the token is wrong. INVALID_ARGUMENT, not an address.
   // Call it before the process starts threads that fork.
   static absl::StatusOr<std::unique_ptr<WorkerDaemon>> Start(Options options);
 

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <httplib.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -463,6 +465,25 @@ TEST_F(ReadyFdTest, DaemonLivesAsLongAsItsLifeline) {
   EXPECT_EQ(daemon->Wait().exit_code, 0);
   EXPECT_TRUE(Eventually(
       [&] { return Status()["nodes"][0]["state"] == "NODE_STATE_DEAD"; }));
+}
+
+TEST_F(ReadyFdTest, ALifelineThatEndsWhileTheHeadIsDialledIsNoticed) {
+  // Listens, and never answers.
+  ScopedFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(own);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&own), size), 0);
+  ASSERT_EQ(listen(listener.get(), 8), 0);
+  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own), &size);
+  const ScopedFd ended(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto daemon =
+      Start({"start", "--block", "--lifeline_fd=4", "--address",
+             absl::StrCat("127.0.0.1:", ntohs(own.sin_port))},
+            {{4, ended.get()}});
+  // Less than the 10 s for which it would try.
+  EXPECT_EQ(daemon->Wait(absl::Seconds(8)).exit_code, 0);
 }
 
 TEST_F(ReadyFdTest, FailureIsTold) {

@@ -223,6 +223,8 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
   if (token.empty() && !IsLoopback(options.host)) token = NewToken();
   MR_RETURN_IF_ERROR(Annotate(UseTls(GivenTlsDir()), "TLS"));
 
+  MR_ASSIGN_OR_RETURN(StopEvents stop,
+                      StopEvents::Install(options.lifeline_fd));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
                       StartHead(options, token, state));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<DashboardServer> dashboard,
@@ -238,8 +240,6 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
   MR_RETURN_IF_ERROR(
       DescribeAccess(session, token, may_show_token, dashboard_port, &message));
 
-  MR_ASSIGN_OR_RETURN(StopEvents stop,
-                      StopEvents::Install(options.lifeline_fd));
   MR_ASSIGN_OR_RETURN(const OwnRecord record,
                       OwnRecord::Write({.role = ProcessRole::kHead,
                                         .address = message.address,
@@ -268,6 +268,9 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                        ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const std::string token, PrepareForHead(options.address));
   RaiseFileLimit();
+  // Whoever started it may end while the head is still dialled.
+  MR_ASSIGN_OR_RETURN(StopEvents stop,
+                      StopEvents::Install(options.lifeline_fd));
   absl::StatusOr<std::unique_ptr<WorkerDaemon>> started =
       WorkerDaemon::Start({.head_address = options.address,
                            .token = token,
@@ -275,6 +278,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .labels = options.labels,
                            .node_ip = options.node_ip,
                            .session_dir = session.folder,
+                           .cancelled = [&stop] { return stop.Pending(); },
                            .fence_after = options.fence_after,
                            .headless_timeout = options.headless_timeout,
                            .log_max_bytes = options.log_max_bytes,
@@ -285,6 +289,10 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .object_store_bytes = options.object_store_bytes,
                            .object_spill_dir = options.object_spill_dir,
                            .owns_process = true});
+  if (absl::IsCancelled(started.status())) {
+    LOG(INFO) << "stops before it joined: " << stop.Wait().what;
+    return absl::OkStatus();
+  }
   if (!started.ok()) {
     return started.status().code() == absl::StatusCode::kUnauthenticated
                ? Annotate(started.status(),
@@ -293,8 +301,6 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
   }
   WorkerDaemon& daemon = **started;
 
-  MR_ASSIGN_OR_RETURN(StopEvents stop,
-                      StopEvents::Install(options.lifeline_fd));
   MR_ASSIGN_OR_RETURN(const OwnRecord record,
                       OwnRecord::Write({.role = ProcessRole::kWorkerDaemon,
                                         .address = options.address,

@@ -60,6 +60,11 @@ absl::StatusOr<StopEvents> StopEvents::Install(int lifeline_fd) {
   return StopEvents(ScopedFd(fds[0]), std::move(lifeline));
 }
 
+bool StopEvents::Pending() const {
+  pollfd fds[] = {{signals_.get(), POLLIN, 0}, {lifeline_.get(), POLLIN, 0}};
+  return poll(fds, 2, 0) > 0;
+}
+
 StopEvents::Event StopEvents::Wait(int child_pidfd) {
   while (true) {
     // poll skips the negative ones.

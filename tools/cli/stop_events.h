@@ -30,6 +30,9 @@ class StopEvents {
   // Readable once a signal has come; for those who wait for something else.
   int signal_fd() const { return signals_.get(); }
 
+  // True if Wait would return at once.
+  bool Pending() const;
+
   // Blocks until there is a reason to stop. child_pidfd: -1, or a process whose
   // end is a reason as well.
   Event Wait(int child_pidfd = -1);
