@@ -47,6 +47,35 @@ pid_t PidOfADeadProcess() {
   return pid;
 }
 
+TEST(SessionTest, LogsOfEmbeddedClustersOfDeadProgramsAreRemoved) {
+  const std::string folder = absl::StrCat(
+      std::getenv("TEST_TMPDIR"), "/embedded-logs-", getpid());
+  setenv("MINIRAY_RUNTIME_DIR", folder.c_str(), 1);
+  ASSERT_TRUE(MakeDirectories(folder, 0700).ok());
+  const pid_t dead = PidOfADeadProcess();
+  const auto put = [&](const std::string& name) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    EXPECT_TRUE(WriteFileAtomically(path, "x").ok());
+    return path;
+  };
+  for (int i = 0; i < 30; ++i) {
+    put(absl::StrCat("embedded-", dead, "-log-", i, "-head.log"));
+  }
+  const std::string living =
+      put(absl::StrCat("embedded-", getpid(), "-log-1-head.log"));
+  const std::string other = put("embedded-notes.log");
+  ASSERT_TRUE(CreateSession().ok());
+  int left = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    left += file.path().filename().string().rfind("embedded-", 0) == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(left, 10 + 2);
+  EXPECT_TRUE(std::filesystem::exists(living));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  std::filesystem::remove_all(folder);
+  unsetenv("MINIRAY_RUNTIME_DIR");
+}
+
 TEST(SessionTest, OldOnesOfDeadProcessesAreRemoved) {
   std::string folder = absl::StrCat(::testing::TempDir(), "/session-XXXXXX");
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

@@ -7,13 +7,16 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
@@ -23,6 +26,7 @@ namespace miniray::cli {
 namespace {
 
 constexpr absl::string_view kPrefix = "session-";
+constexpr size_t kKeptEmbeddedLogs = 10;
 
 // True also for another process that got the pid: its folder then goes later.
 bool MayBeAlive(absl::string_view session) {
@@ -32,6 +36,34 @@ bool MayBeAlive(absl::string_view session) {
     return true;  // Not one of ours.
   }
   return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+// Of a program's embedded cluster: "embedded-PID-log-...".
+bool IsEmbeddedLog(absl::string_view name, pid_t* pid) {
+  if (!absl::ConsumePrefix(&name, "embedded-")) return false;
+  const size_t end = name.find('-');
+  return end != absl::string_view::npos &&
+         absl::SimpleAtoi(name.substr(0, end), pid) && *pid > 0 &&
+         absl::EndsWith(name, ".log");
+}
+
+// Those of programs that have ended, but for the last few, which may say why.
+void RemoveOldEmbeddedLogs(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::pair<std::filesystem::file_time_type, std::string>> dead;
+  for (std::filesystem::directory_iterator file(folder, error), end;
+       !error && file != end; file.increment(error)) {
+    pid_t pid = 0;
+    std::error_code gone;
+    if (IsEmbeddedLog(file->path().filename().string(), &pid) &&
+        kill(pid, 0) != 0 && errno == ESRCH) {
+      dead.emplace_back(file->last_write_time(gone), file->path().string());
+    }
+  }
+  std::sort(dead.begin(), dead.end(), std::greater<>());
+  for (size_t i = kKeptEmbeddedLogs; i < dead.size(); ++i) {
+    std::filesystem::remove(dead[i].second, error);
+  }
 }
 
 // Does what it can: another process may do the same at this moment.
@@ -57,6 +89,7 @@ void RemoveOldSessions(const std::string& folder) {
 absl::StatusOr<std::string> CreateSession() {
   MR_ASSIGN_OR_RETURN(const std::string folder, RuntimeDirectory());
   RemoveOldSessions(folder);
+  RemoveOldEmbeddedLogs(folder);
   const std::string path = absl::StrCat(
       folder, "/", kPrefix,
       absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()), "-",
