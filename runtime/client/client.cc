@@ -125,7 +125,15 @@ class ClientImpl : public Client {
     v1::CreateActorRequest request;
     *request.mutable_spec() = std::move(spec);
     v1::CreateActorResponse response;
-    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::CreateActor, request, &response));
+    absl::Status status =
+        Unary(&v1::Head::Stub::CreateActor, request, &response);
+    // The head may have removed the package since: to make room, or because it
+    // was damaged on its disk. A second upload is cheap where it has not.
+    if (absl::IsFailedPrecondition(status)) {
+      MR_RETURN_IF_ERROR(Upload("/proc/self/exe", "this program", package_id));
+      status = Unary(&v1::Head::Stub::CreateActor, request, &response);
+    }
+    MR_RETURN_IF_ERROR(status);
     return response.actor();
   }
 

@@ -83,6 +83,13 @@ grpc::ServerWriteReactor<v1::PackageChunk>* HeadService::GetPackage(
         status);
   }
   packages_->MarkUsed(request->package_id());
+  if (request->damaged()) {
+    if (absl::Status status = packages_->Check(request->package_id());
+        !status.ok()) {
+      return new RefusedStream<grpc::ServerWriteReactor<v1::PackageChunk>>(
+          status);
+    }
+  }
   return NewPackageDownload(packages_, request->package_id());
 }
 

@@ -110,6 +110,18 @@ std::vector<PackageStore::Entry> PackageStore::List() const {
   return entries;
 }
 
+absl::Status PackageStore::Check(absl::string_view package_id) const {
+  if (!Has(package_id)) return absl::OkStatus();
+  const std::string path = PathOf(package_id);
+  MR_ASSIGN_OR_RETURN(const std::string hash, Sha256OfFile(path));
+  if (hash == package_id) return absl::OkStatus();
+  unlink(path.c_str());
+  return absl::DataLossError(
+      absl::StrCat("the head's copy of package ", package_id,
+                   " was damaged on its disk and is removed: create the actor "
+                   "(or submit the job) again, which sends the program anew"));
+}
+
 void PackageStore::MarkUsed(absl::string_view package_id) const {
   if (!IsValidId(package_id)) return;
   // Fails where it is not there.

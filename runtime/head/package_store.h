@@ -53,6 +53,9 @@ class PackageStore {
   };
   // What is there, by id.
   std::vector<Entry> List() const;
+  // Looks at the bytes of a package, and removes it if they do not have its
+  // hash, so that it can be sent anew. Errors: DATA_LOSS, it did that.
+  absl::Status Check(absl::string_view package_id) const;
   // Somebody wants the package, if it is there.
   void MarkUsed(absl::string_view package_id) const;
 

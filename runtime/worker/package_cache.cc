@@ -49,14 +49,18 @@ absl::StatusOr<PackageCache::Package> PackageCache::Fetch(
     if (store_.Has(package_id)) return Use(package_id);
     fetching_.insert(package_id);
   }
-  absl::Status status = Download(package_id);
+  absl::Status status = Download(package_id, /*damaged=*/false);
+  // On its way, or on the head's disk, which the head then finds out.
+  if (absl::IsDataLoss(status)) {
+    status = Download(package_id, /*damaged=*/true);
+  }
   // A head that is started again right now is no reason to give an actor up.
   const absl::Time patience = absl::Now() + kHeadPatience;
   absl::MutexLock lock(&mu_);
   while (absl::IsUnavailable(status) && absl::Now() < patience &&
          !mu_.AwaitWithTimeout(absl::Condition(&closed_), kRetryPeriod)) {
     mu_.Unlock();
-    status = Download(package_id);
+    status = Download(package_id, /*damaged=*/false);
     mu_.Lock();
   }
   fetching_.erase(package_id);
@@ -101,7 +105,8 @@ void PackageCache::MakeRoom() {
   }
 }
 
-absl::Status PackageCache::Download(const std::string& package_id) {
+absl::Status PackageCache::Download(const std::string& package_id,
+                                    bool damaged) {
   MR_ASSIGN_OR_RETURN(auto writer, store_.Write(package_id));
   grpc::ClientContext context;
   PrepareContext(&context, options_.token, kFetchTimeout);
@@ -113,6 +118,7 @@ absl::Status PackageCache::Download(const std::string& package_id) {
   }
   v1::GetPackageRequest request;
   request.set_package_id(package_id);
+  request.set_damaged(damaged);
   auto reader = stub_->GetPackage(&context, request);
   v1::PackageChunk chunk;
   absl::Status status;

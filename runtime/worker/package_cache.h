@@ -52,7 +52,8 @@ class PackageCache {
     std::weak_ptr<const void> use;
   };
 
-  absl::Status Download(const std::string& package_id);
+  // damaged: what came last was.
+  absl::Status Download(const std::string& package_id, bool damaged);
   Package Use(const std::string& package_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

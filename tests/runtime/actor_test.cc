@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -540,6 +541,30 @@ TEST(ActorTest, AnUnreachableHeadIsAClearError) {
               AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("miniray start")));
   EXPECT_EQ(Cluster::Connect({.address = "nowhere"}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ActorTest, AProgramThatWasDamagedAtTheHeadIsSentAnew) {
+  TestCluster cluster({.node_cpus = {1, 1}});
+  Cluster driver = cluster.Connect();
+  const auto first = driver.CreateActor<Counter>({.resources = {.cpu = 1}}, 1);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(first->WaitReady(absl::Seconds(30)).ok());
+  for (const auto& package : std::filesystem::directory_iterator(
+           cluster.NodeFolder(0) + "/../head/packages")) {
+    std::filesystem::resize_file(package.path(), 1000);
+  }
+  // The other node has no copy yet.
+  const auto second = driver.CreateActor<Counter>({.resources = {.cpu = 1}}, 1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const absl::Status status = second->WaitReady(absl::Seconds(30));
+  EXPECT_NE(status.message().find("was damaged on its disk"),
+            std::string::npos)
+      << status;
+  const auto third = driver.CreateActor<Counter>({.resources = {.cpu = 1}}, 7);
+  ASSERT_TRUE(third.ok()) << third.status();
+  const auto value = third->Call<&Counter::Get>().Get(absl::Seconds(30));
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(*value, 7);
 }
 
 TEST(ActorTest, ATokenThatCannotTravelIsRefusedBeforeItIsSent) {

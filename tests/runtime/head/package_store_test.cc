@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "absl/time/time.h"
@@ -100,6 +101,18 @@ TEST_F(PackageStoreTest, DamagedBytesAreRefusedAndRemoved) {
   EXPECT_THAT(Store(kAbc, "ab"), StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_FALSE(store_.Has(kAbc));
   EXPECT_THAT(folder_.List(), IsEmpty());
+}
+
+TEST_F(PackageStoreTest, APackageThatWasDamagedOnDiskIsFoundAndRemoved) {
+  ASSERT_THAT(Store(kAbc, "abc"), IsOk());
+  EXPECT_THAT(store_.Check(kAbc), IsOk());
+  EXPECT_TRUE(store_.Has(kAbc));
+  std::ofstream(store_.PathOf(kAbc), std::ios::binary) << "abd";
+  EXPECT_THAT(store_.Check(kAbc),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("removed")));
+  EXPECT_FALSE(store_.Has(kAbc));
+  EXPECT_THAT(store_.Check(kAbc), IsOk());  // Nothing to look at.
+  EXPECT_THAT(Store(kAbc, "abc"), IsOk());
 }
 
 TEST_F(PackageStoreTest, AnUnfinishedWriterLeavesNothing) {
