@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <thread>
@@ -39,6 +40,9 @@ namespace internal {
 namespace {
 
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+// Without an answer for so long, stderr says so, not more often than this.
+constexpr absl::Duration kSilenceTime = absl::Seconds(5);
+constexpr absl::Duration kTellPeriod = absl::Seconds(10);
 // Between two looks at whether to go on waiting for a connection.
 constexpr absl::Duration kDialPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
@@ -378,6 +382,7 @@ class ClientImpl : public Client {
     // All of them may be sent twice (proto/head.proto), so a head that is
     // killed and started again in the middle of one is not noticed.
     const absl::Time deadline = absl::Now() + timeout;
+    absl::Time tell_at = absl::Now() + kSilenceTime;
     absl::Duration backoff = kFirstBackoff;
     while (true) {
       grpc::ClientContext context;
@@ -385,6 +390,10 @@ class ClientImpl : public Client {
       context.set_wait_for_ready(true);
       // Dials more often than the channel by itself.
       while (!AwaitConnected(channel_.get(), absl::Now() + kDialPeriod)) {
+        if (absl::Now() >= tell_at && absl::Now() < deadline) {
+          TellSilence(deadline);
+          tell_at = absl::InfiniteFuture();
+        }
         absl::MutexLock lock(&mu_);
         if (closed_ || absl::Now() >= deadline) break;
       }
@@ -400,6 +409,20 @@ class ClientImpl : public Client {
       }
       backoff = std::min(backoff * 2, kMaxBackoff);
     }
+  }
+
+  // Nobody at a terminal should have to guess what a program waits for.
+  void TellSilence(absl::Time deadline) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (absl::Now() < next_telling_) return;
+      next_telling_ = absl::Now() + kTellPeriod;
+    }
+    fprintf(stderr, "miniray: the head at %s does not answer; waiting %s more\n",
+            options_.head_address.c_str(),
+            absl::FormatDuration(
+                absl::Trunc(deadline - absl::Now(), absl::Seconds(1)))
+                .c_str());
   }
 
   // What a call to the head came to; silence is told as such.
@@ -513,6 +536,7 @@ class ClientImpl : public Client {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, std::shared_ptr<ActorConnection>> connections_
       ABSL_GUARDED_BY(mu_);
+  absl::Time next_telling_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::vector<grpc::ClientContext*> lookups_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,19 +1,25 @@
 // The head is killed with SIGKILL in the middle of things and started again.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/api/miniray.h"
+#include "runtime/base/files.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/test_cluster.h"
@@ -175,6 +181,36 @@ TEST(HeadRestartTest, ANodeThatDiedMeanwhileIsNoticed) {
     dead += node.state() == v1::NODE_STATE_DEAD ? 1 : 0;
   }
   EXPECT_EQ(dead, 1);
+}
+
+TEST(HeadRestartTest, WhoWaitsForADeadHeadIsTold) {
+  RealCluster real(Quick(1));
+  Cluster driver = real.Connect();
+  real.KillHead();
+  const std::string file =
+      absl::StrCat(std::getenv("TEST_TMPDIR"), "/stderr-", getpid());
+  fflush(stderr);
+  const int old = dup(STDERR_FILENO);
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  ASSERT_GE(dup2(fd, STDERR_FILENO), 0);
+  close(fd);
+  absl::Status created = absl::UnknownError("");
+  std::thread creator([&] {
+    created = driver.CreateActor<Counter>(Small("late")).status();
+  });
+  const std::string expected =
+      absl::StrCat("the head at ", real.address(), " does not answer; waiting");
+  const bool told = Eventually(
+      [&] {
+        return absl::StrContains(ReadFile(file).value_or(""), expected);
+      },
+      absl::Seconds(15));
+  dup2(old, STDERR_FILENO);
+  close(old);
+  EXPECT_TRUE(told);
+  real.StartHead();
+  creator.join();
+  EXPECT_THAT(created, IsOk());
 }
 
 TEST(HeadRestartTest, AHeadThatStaysDeadForManyLeasesCostsNoActor) {
