@@ -8,6 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
@@ -15,6 +16,7 @@
 #include "runtime/actor/current_call.h"
 #include "runtime/actor/host.h"
 #include "runtime/actor/plugins.h"
+#include "runtime/actor/registry.h"
 #include "runtime/actor/template.h"
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/base/process_records.h"
@@ -98,6 +100,20 @@ void TakeFlags(int& argc, char** argv) {
   }
   argc = kept;
   argv[argc] = nullptr;
+}
+
+absl::Status CheckResources(const ResourceOptions& options) {
+  for (const auto& [name, quantity] : options.custom) {
+    if (name.empty() || !IsUtf8(name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the custom resource '", ToUtf8(name), "' needs a name, in UTF-8"));
+    }
+    if (name == "CPU" || name == "GPU" || name == "memory") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", name, "' is no custom resource: set cpu, gpu or memory_bytes"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 v1::Resources ToProto(const ResourceOptions& options) {
@@ -239,6 +255,27 @@ absl::Status CheckConcurrency(const ActorOptions& options, bool saves_state) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGroupMethods(const ActorOptions& options,
+                               const std::string& class_name) {
+  if (options.concurrency_groups.empty()) return absl::OkStatus();
+  const auto known = internal::ActorRegistry::Get().Find(class_name);
+  if (!known.ok()) return absl::OkStatus();  // The node says it.
+  for (const ConcurrencyGroup& group : options.concurrency_groups) {
+    for (const std::string& method : group.methods) {
+      if ((*known)->methods.contains(method)) continue;
+      std::vector<std::string> names;
+      for (const auto& [name, unused] : (*known)->methods) {
+        names.push_back(name);
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("concurrency group '", group.name, "': ", class_name,
+                       " has no method '", ToUtf8(method),
+                       "'; it has: ", absl::StrJoin(names, ", ")));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void Init(int& argc, char** argv) {
@@ -338,6 +375,7 @@ absl::StatusOr<PlacementGroup> Cluster::CreatePlacementGroup(
       break;
   }
   for (const ResourceOptions& bundle : options.bundles) {
+    MR_RETURN_IF_ERROR(CheckResources(bundle));
     *spec.add_bundles() = ToProto(bundle);
   }
   MR_ASSIGN_OR_RETURN(const v1::PlacementGroupInfo info,
@@ -349,6 +387,13 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
     const ActorOptions& options, const std::string& class_name,
     const internal::ArgumentList& args, bool saves_state) const {
   MR_RETURN_IF_ERROR(CheckConcurrency(options, saves_state));
+  MR_RETURN_IF_ERROR(CheckGroupMethods(options, class_name));
+  MR_RETURN_IF_ERROR(CheckResources(options.resources));
+  if (options.num_threads < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_threads = ", options.num_threads,
+        "; at least 1, or 0 for the CPUs that the actor asks for"));
+  }
   for (const std::string* text : {&options.name, &options.actor_namespace}) {
     if (!IsUtf8(*text)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -384,10 +429,11 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   if (saves_state) spec.set_save_state_ms(options.save_state.milliseconds());
   for (const auto& [name, value] : options.env) {
     if (name.empty() || name.find('=') != std::string::npos || !IsUtf8(name) ||
-        !IsUtf8(value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("env '", ToUtf8(name),
-                       "': a name without '=', and UTF-8 throughout"));
+        !IsUtf8(value) || name.find('\0') != std::string::npos ||
+        value.find('\0') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "env '", ToUtf8(name),
+          "': a name without '=', and UTF-8 without zero bytes throughout"));
     }
     (*spec.mutable_env())[name] = value;
   }

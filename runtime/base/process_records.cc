@@ -104,6 +104,10 @@ bool ServesAddress(const ProcessRecord& record, const HostPort& wanted) {
   // another one whose head happens to have the same port.
   if (!IsLoopback(wanted.host)) {
     if (record.listen_host == wanted.host) return true;
+    // Its own name, whatever that resolves to here.
+    if (IsWildcard(record.listen_host) && wanted.host == Hostname()) {
+      return true;
+    }
     // This machine reaches its own addresses from themselves.
     return IsWildcard(record.listen_host) &&
            LocalAddressTowards(wanted).value_or("") == wanted.host;

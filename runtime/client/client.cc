@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -219,9 +220,17 @@ class ClientImpl : public Client {
     request.set_incarnation(incarnation);
     absl::CopyCordToString(state, request.mutable_state());
     v1::SaveActorStateResponse response;
-    return Persistently([&] {
+    absl::Status status = Persistently([&] {
       return Unary(&v1::Head::Stub::SaveActorState, request, &response);
     });
+    // gRPC refuses what is far beyond the head's limit, in its own words.
+    if (absl::IsResourceExhausted(status) &&
+        absl::StrContains(status.message(), "larger than max")) {
+      status = absl::ResourceExhaustedError(absl::StrCat(
+          "the state has ", state.size(), " bytes, more than the head takes: ",
+          "see miniray start --head --max_state_bytes"));
+    }
+    return status;
   }
 
   absl::StatusOr<absl::Cord> LoadActorState(const std::string& actor_id,
@@ -418,7 +427,8 @@ class ClientImpl : public Client {
       if (absl::Now() < next_telling_) return;
       next_telling_ = absl::Now() + kTellPeriod;
     }
-    fprintf(stderr, "miniray: the head at %s does not answer; waiting %s more\n",
+    fprintf(stderr,
+            "miniray: the head at %s does not answer; waiting %s more\n",
             options_.head_address.c_str(),
             absl::FormatDuration(
                 absl::Trunc(deadline - absl::Now(), absl::Seconds(1)))

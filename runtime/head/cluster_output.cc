@@ -115,10 +115,12 @@ absl::StatusOr<ClusterState::LogPlace> ClusterState::FindLog(
     cause = Told(*actor).cause();
   } else {
     if (!job->info.submitted()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          OfJob(job->info), " was not submitted: its driver runs at ",
-          job->info.hostname(), " (pid ", job->info.pid(),
-          ") and prints there; its actors have logs"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(OfJob(job->info), " was not submitted: its driver ",
+                       HasEnded(job->info) ? "ran" : "runs", " at ",
+                       job->info.hostname(), " (pid ", job->info.pid(),
+                       ") and ", HasEnded(job->info) ? "printed" : "prints",
+                       " there; its actors have logs"));
     }
     place.request.set_job_id(job->info.job_id());
     who = OfJob(job->info);

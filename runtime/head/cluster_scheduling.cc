@@ -213,6 +213,15 @@ void ClusterState::CheckFeasible(DemandClass* demands) {
   }
 }
 
+absl::string_view ClusterState::NoNodeReason() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const auto& item) {
+                       return item.second.info.state() != v1::NODE_STATE_DEAD;
+                     })
+             ? "no node has that much"
+             : "no node is alive";
+}
+
 std::string ClusterState::WaitReason(const DemandClass& demands) const {
   const Demand& demand = demands.demand;
   std::string text = absl::StrCat("waits for ", demand.ToString());
@@ -223,7 +232,7 @@ std::string ClusterState::WaitReason(const DemandClass& demands) const {
       return absl::StrCat(text, ", which ", group->second.info.cause());
     }
   }
-  if (!demands.feasible) return absl::StrCat(text, ": no node has that much");
+  if (!demands.feasible) return absl::StrCat(text, ": ", NoNodeReason());
   if (const auto node = nodes_.find(demand.node_id);
       node != nodes_.end() && !IsUsable(node->second) &&
       node->second.info.state() != v1::NODE_STATE_DEAD) {

@@ -107,8 +107,11 @@ void ClusterState::Tick() {
     if (node.info.state() == v1::NODE_STATE_DEAD || now < node.lease_end) {
       continue;
     }
-    LoseNode(&node, absl::StrCat("no sign of life for ",
-                                 absl::FormatDuration(options_.lease)));
+    LoseNode(&node,
+             node.info.state() == v1::NODE_STATE_DISCONNECTED
+                 ? "its connection to the head broke and did not come back"
+                 : absl::StrCat("no sign of life for ",
+                                absl::FormatDuration(options_.lease)));
   }
   for (auto& [id, job] : jobs_) {
     if (now >= job.grace_end) {

@@ -25,6 +25,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
@@ -310,6 +311,8 @@ class ClusterState {
   void Block(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CheckFeasible(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FailInfeasible(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Why nobody could ever hold something.
+  absl::string_view NoNodeReason() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WaitReason(const DemandClass& demands) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of what some node could hold.

@@ -281,9 +281,10 @@ void ClusterState::ScheduleJobs() {
     } else if (job.infeasible_since == absl::InfiniteFuture()) {
       job.infeasible_since = options_.clock();
     }
-    const std::string cause = absl::StrCat(
-        "waits for ", job.request.ToString(), ": ",
-        feasible ? WhyNoRoom(Demand{job.request}) : "no node has that much");
+    const std::string cause =
+        absl::StrCat("waits for ", job.request.ToString(), ": ",
+                     feasible ? WhyNoRoom(Demand{job.request})
+                              : std::string(NoNodeReason()));
     if (cause == job.info.cause()) continue;
     job.info.set_cause(cause);
     Touch(&job);

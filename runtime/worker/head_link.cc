@@ -46,9 +46,9 @@ absl::Status HeadLink::Start(absl::Duration timeout,
     return registered_ || !fatal_.ok();
   };
   const absl::Time deadline = absl::Now() + timeout;
-  while (!mu_.AwaitWithDeadline(
-      absl::Condition(&settled),
-      std::min(deadline, absl::Now() + kCancelPeriod))) {
+  while (
+      !mu_.AwaitWithDeadline(absl::Condition(&settled),
+                             std::min(deadline, absl::Now() + kCancelPeriod))) {
     if (cancelled != nullptr && cancelled()) {
       return absl::CancelledError("told to stop before the head answered");
     }

@@ -107,8 +107,8 @@ void LogFile::Rotate() {
   }
   // Not truncated: who reads it would not know.
   if (options_.max_files <= 1) unlink(path_.c_str());
-  ScopedFd fresh(open(path_.c_str(),
-                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  ScopedFd fresh(
+      open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (fresh.valid()) fd_ = std::move(fresh);
   size_ = 0;
 }

@@ -71,9 +71,7 @@ void Remove(const Log& log) {
 
 LogJanitor::LogJanitor(Options options,
                        std::function<std::set<std::string>()> in_use)
-    : options_(std::move(options)),
-      in_use_(std::move(in_use)),
-      thread_([this] {
+    : options_(std::move(options)), in_use_(std::move(in_use)), thread_([this] {
         while (!stopping_.WaitForNotificationWithTimeout(options_.period)) {
           Clean(options_, in_use_());
         }

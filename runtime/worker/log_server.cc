@@ -1,6 +1,7 @@
 #include "runtime/worker/log_server.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/time/clock.h"

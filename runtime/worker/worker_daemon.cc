@@ -123,7 +123,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
           in_use.merge(jobs_->LogFiles());
           return in_use;
         });
-    MR_RETURN_IF_ERROR(link_.Start(options_.connect_timeout, options_.cancelled));
+    MR_RETURN_IF_ERROR(
+        link_.Start(options_.connect_timeout, options_.cancelled));
     memory_ = std::make_unique<MemoryMonitor>(
         options_.memory,
         MemoryMonitor::Callbacks{

@@ -195,15 +195,12 @@ TEST(HeadRestartTest, WhoWaitsForADeadHeadIsTold) {
   ASSERT_GE(dup2(fd, STDERR_FILENO), 0);
   close(fd);
   absl::Status created = absl::UnknownError("");
-  std::thread creator([&] {
-    created = driver.CreateActor<Counter>(Small("late")).status();
-  });
+  std::thread creator(
+      [&] { created = driver.CreateActor<Counter>(Small("late")).status(); });
   const std::string expected =
       absl::StrCat("the head at ", real.address(), " does not answer; waiting");
   const bool told = Eventually(
-      [&] {
-        return absl::StrContains(ReadFile(file).value_or(""), expected);
-      },
+      [&] { return absl::StrContains(ReadFile(file).value_or(""), expected); },
       absl::Seconds(15));
   dup2(old, STDERR_FILENO);
   close(old);

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <stdexcept>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -557,8 +557,7 @@ TEST(ActorTest, AProgramThatWasDamagedAtTheHeadIsSentAnew) {
   const auto second = driver.CreateActor<Counter>({.resources = {.cpu = 1}}, 1);
   ASSERT_TRUE(second.ok()) << second.status();
   const absl::Status status = second->WaitReady(absl::Seconds(30));
-  EXPECT_NE(status.message().find("was damaged on its disk"),
-            std::string::npos)
+  EXPECT_NE(status.message().find("was damaged on its disk"), std::string::npos)
       << status;
   const auto third = driver.CreateActor<Counter>({.resources = {.cpu = 1}}, 7);
   ASSERT_TRUE(third.ok()) << third.status();
@@ -567,8 +566,29 @@ TEST(ActorTest, AProgramThatWasDamagedAtTheHeadIsSentAnew) {
   EXPECT_EQ(*value, 7);
 }
 
+TEST(ActorTest, OptionsThatMeanNothingAreRefused) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  const std::vector<std::pair<ActorOptions, std::string>> wrong = {
+      {{.num_threads = -1}, "num_threads"},
+      {{.env = {{"A", std::string("a\0b", 3)}}}, "zero bytes"},
+      {{.resources = {.custom = {{"", 1}}}}, "needs a name"},
+      {{.resources = {.custom = {{"\xff", 1}}}}, "UTF-8"},
+      {{.resources = {.custom = {{"CPU", 1}}}}, "no custom resource"},
+      {{.concurrency_groups = {{.name = "g", .methods = {"Ad"}}}},
+       "has no method 'Ad'; it has: "},
+  };
+  for (const auto& [options, text] : wrong) {
+    const absl::Status status =
+        driver.CreateActor<Counter>(options, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(status.message().find(text), std::string::npos) << status;
+  }
+}
+
 TEST(ActorTest, ATokenThatCannotTravelIsRefusedBeforeItIsSent) {
-  for (const std::string& token : {std::string("\xc3\xa4"), std::string(20000, 't')}) {
+  for (const std::string& token :
+       {std::string("\xc3\xa4"), std::string(20000, 't')}) {
     EXPECT_EQ(Cluster::Connect({.address = "127.0.0.1:1", .token = token})
                   .status()
                   .code(),

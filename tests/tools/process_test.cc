@@ -48,8 +48,8 @@ pid_t PidOfADeadProcess() {
 }
 
 TEST(SessionTest, LogsOfEmbeddedClustersOfDeadProgramsAreRemoved) {
-  const std::string folder = absl::StrCat(
-      std::getenv("TEST_TMPDIR"), "/embedded-logs-", getpid());
+  const std::string folder =
+      absl::StrCat(std::getenv("TEST_TMPDIR"), "/embedded-logs-", getpid());
   setenv("MINIRAY_RUNTIME_DIR", folder.c_str(), 1);
   ASSERT_TRUE(MakeDirectories(folder, 0700).ok());
   const pid_t dead = PidOfADeadProcess();

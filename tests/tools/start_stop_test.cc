@@ -478,10 +478,9 @@ TEST_F(ReadyFdTest, ALifelineThatEndsWhileTheHeadIsDialledIsNoticed) {
   ASSERT_EQ(listen(listener.get(), 8), 0);
   getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own), &size);
   const ScopedFd ended(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const auto daemon =
-      Start({"start", "--block", "--lifeline_fd=4", "--address",
-             absl::StrCat("127.0.0.1:", ntohs(own.sin_port))},
-            {{4, ended.get()}});
+  const auto daemon = Start({"start", "--block", "--lifeline_fd=4", "--address",
+                             absl::StrCat("127.0.0.1:", ntohs(own.sin_port))},
+                            {{4, ended.get()}});
   // Less than the 10 s for which it would try.
   EXPECT_EQ(daemon->Wait(absl::Seconds(8)).exit_code, 0);
 }

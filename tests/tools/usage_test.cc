@@ -54,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
         {{"start", "--head", "--nohost"}, "unknown flag '--nohost'"},
         {{"start", "--head", "--port"}, "--port needs a value"},
         {{"start", "--port", "--head"}, "--port needs a value"},
+        {{"start", "--head", "--lease=10"}, "a time, e.g. 10s"},
+        {{"start", "--head", "--state_dir="}, "--state_dir"},
         {{"start", "--head", "--port=x"}, "--port=x: expected a whole number"},
         {{"start", "--head", "--port=-1"}, "[0, 65535]"},
         {{"start", "--head", "--port=65536"}, "[0, 65535]"},
@@ -206,9 +208,10 @@ using OutputTest = CommandTest;
 TEST_F(OutputTest, WhatCannotBeWrittenIsAFailure) {
   const std::string address = StartHead();
   for (const std::string& command :
-       {std::string("--version"), std::string("--help"), std::string("help start"),
-        "status --address " + address, "list nodes --address " + address,
-        "job list --address " + address, "timeline --address " + address}) {
+       {std::string("--version"), std::string("--help"),
+        std::string("help start"), "status --address " + address,
+        "list nodes --address " + address, "job list --address " + address,
+        "timeline --address " + address}) {
     const CommandResult full = InShell("\"$0\" " + command + " > /dev/full");
     EXPECT_EQ(full.exit_code, 1) << command;
     EXPECT_THAT(full.err, HasSubstr("cannot write the output")) << command;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::cli {
@@ -25,6 +26,7 @@ absl::string_view ExpectedKind(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<int>() || flag.IsOfType<int64_t>()) return "a whole number";
   if (flag.IsOfType<double>()) return "a number";
   if (flag.IsOfType<bool>()) return "true or false";
+  if (flag.IsOfType<absl::Duration>()) return "a time, e.g. 10s or 500ms";
   return "something else";
 }
 

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -178,11 +179,17 @@ int FinishOutput(int code) {
 
 int main(int argc, char** argv) {
   miniray::cli::OpenStandardStreams();
-  // Files have a limit (ulimit -f): to write beyond it is to be an error, like a
-  // full disk. A handler, which children do not inherit.
+  // Files have a limit (ulimit -f): to write beyond it is to be an error, like
+  // a full disk. A handler, which children do not inherit.
   signal(SIGXFSZ, [](int) {});
   // See miniray::Init.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  return miniray::cli::FinishOutput(
-      miniray::cli::Main(std::vector<std::string>(argv + 1, argv + argc)));
+  try {
+    return miniray::cli::FinishOutput(
+        miniray::cli::Main(std::vector<std::string>(argv + 1, argv + argc)));
+  } catch (const std::system_error& error) {
+    return miniray::cli::Fail(absl::ResourceExhaustedError(absl::StrCat(
+        "cannot start a thread (", error.what(),
+        "): a limit of this user or of the memory is reached; see ulimit -a")));
+  }
 }

@@ -129,9 +129,6 @@ absl::Status ReadHeadPeriods(StartOptions* options) {
   if (options->package_limit < 0) {
     return absl::InvalidArgumentError("--package_limit must not be negative");
   }
-  if (const std::string dir = absl::GetFlag(FLAGS_state_dir); !dir.empty()) {
-    options->state_dir = std::filesystem::absolute(dir).string();
-  }
   return absl::OkStatus();
 }
 
@@ -152,17 +149,23 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("port", options->port, 0));
   options->port_given = line.Has("port");
   MR_RETURN_IF_ERROR(ReadHeadPeriods(options));
+  if (const std::string dir = absl::GetFlag(FLAGS_state_dir); !dir.empty()) {
+    options->state_dir = std::filesystem::absolute(dir).string();
+  } else if (line.Has("state_dir")) {
+    return absl::InvalidArgumentError("--state_dir needs the name of a folder");
+  }
   options->dashboard_port = absl::GetFlag(FLAGS_dashboard_port);
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(RefuseFlags(
-        line,
-        {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes", "object_spill_dir",
-         "memory_limit", "package_cache_bytes", "log_max_bytes", "log_files",
-         "log_total_bytes", "fence_after", "headless_timeout"},
-        "is for a worker daemon; with --head, add "
-        "--num_cpus to start one too"));
+    MR_RETURN_IF_ERROR(
+        RefuseFlags(line,
+                    {"num_gpus", "resources", "node_ip", "labels",
+                     "object_store_bytes", "object_spill_dir", "memory_limit",
+                     "package_cache_bytes", "log_max_bytes", "log_files",
+                     "log_total_bytes", "fence_after", "headless_timeout"},
+                    "is for a worker daemon; with --head, add "
+                    "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -268,10 +271,11 @@ absl::StatusOr<v1::Resources> ParseResources(absl::string_view list) {
         absl::StrSplit(item, absl::MaxSplits('=', 1));
     const std::string name(absl::StripAsciiWhitespace(parts.first));
     double value = 0;
-    if (name.empty() || !absl::SimpleAtod(parts.second, &value) ||
-        !std::isfinite(value) || value < 0) {
+    if (name.empty() || !IsUtf8(name) ||
+        !absl::SimpleAtod(parts.second, &value) || !std::isfinite(value) ||
+        value < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--resources: '", item,
+          "--resources: '", ToUtf8(std::string(item)),
           "' is not name=quantity with a quantity that is not negative"));
     }
     if (name == "CPU" || name == "GPU") {

@@ -112,7 +112,9 @@ absl::Status Upload(HeadClient* head, SubmitOptions* options) {
   absl::StatusOr<ArchiveSummary> packed =
       PackFolder(options->working_dir, archive.get(),
                  {.max_bytes = options->max_folder_bytes});
-  if (absl::IsResourceExhausted(packed.status())) {
+  // Not the number of files, or a full disk.
+  if (absl::IsResourceExhausted(packed.status()) &&
+      absl::StrContains(packed.status().message(), "the limit is")) {
     return absl::ResourceExhaustedError(
         absl::StrCat(packed.status().message(),
                      "; keep data elsewhere, or raise "
@@ -172,8 +174,8 @@ class Follower {
     request.set_follow(true);
     while (true) {
       const absl::Status status = PrintLog(head_, &request, cancellation_);
-      if (status.ok() || absl::IsCancelled(status) ||
-          absl::IsAborted(status) || absl::IsDataLoss(status)) {
+      if (status.ok() || absl::IsCancelled(status) || absl::IsAborted(status) ||
+          absl::IsDataLoss(status)) {
         return status;
       }
       const bool ended = Ended(job_);
@@ -283,9 +285,9 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
   }
   if (!status.ok()) {
     return Fail(Annotate(
-        status, absl::StrCat("job ", job_id,
-                             absl::IsDataLoss(status) ? ", which goes on"
-                                                      : "")));
+        status,
+        absl::StrCat("job ", job_id,
+                     absl::IsDataLoss(status) ? ", which goes on" : "")));
   }
   return TellEnd(follower.job());
 }

@@ -119,8 +119,8 @@ std::optional<Flags> ReadFlags(int argc, char** argv) {
       flags.sabotage = value;
     }
     if (!ok) {
-      fprintf(stderr, "chaos: '%s' is not understood; see chaos --help\n",
-              argv[i]);
+      fprintf(stderr, "chaos: '%s%s%s' is not understood; see chaos --help\n",
+              name.c_str(), value.empty() ? "" : " ", value.c_str());
       return std::nullopt;
     }
   }

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "runtime/base/net.h"
 
 namespace miniray {
 namespace {
@@ -220,6 +221,8 @@ TEST_F(ProcessRecordsTest, TokenOfTheHeadAtAnAddress) {
   EXPECT_EQ(TokenFor("127.0.0.1:6380"), "head-token");
   EXPECT_EQ(TokenFor("localhost:6380"), "head-token");
   EXPECT_EQ(TokenFor("10.0.0.9:7000"), "other-token");
+  // By its own name.
+  EXPECT_EQ(TokenFor(Hostname() + ":6380"), "head-token");
   // Another machine, or another cluster: its token must not be sent there.
   EXPECT_EQ(TokenFor("10.0.0.2:6380"), std::nullopt);
   EXPECT_EQ(TokenFor("127.0.0.1:7000"), std::nullopt);

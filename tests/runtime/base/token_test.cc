@@ -24,11 +24,11 @@ TEST(TokenTest, WhatCannotIsNamedByItsSourceAndNeverShown) {
        {std::string("secret\xc3\xa4"), std::string("secret\xff"),
         std::string("secret secret"), std::string("secret\n"),
         std::string("secret\0", 7), std::string(20000, 's')}) {
-    EXPECT_THAT(CheckTokenText(token, "$MINIRAY_TOKEN"),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("$MINIRAY_TOKEN"),
-                               Not(HasSubstr("secret")),
-                               Not(HasSubstr("ssss")))));
+    EXPECT_THAT(
+        CheckTokenText(token, "$MINIRAY_TOKEN"),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("$MINIRAY_TOKEN"), Not(HasSubstr("secret")),
+                       Not(HasSubstr("ssss")))));
   }
 }
 

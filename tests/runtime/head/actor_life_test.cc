@@ -100,8 +100,7 @@ TEST_F(ActorLifeTest, RestartsInARowComeMoreAndMoreSlowly) {
     EXPECT_THAT(link_->Take(), IsEmpty());
     Advance(absl::Milliseconds(1));
     ASSERT_THAT(state_.RenewLease("n"), IsOk());
-    EXPECT_THAT(link_->Take(),
-                ElementsAre("start a." + std::to_string(i + 1)));
+    EXPECT_THAT(link_->Take(), ElementsAre("start a." + std::to_string(i + 1)));
     delay = std::min(delay * 2, absl::Duration(absl::Seconds(30)));
   }
   // One that lived for a minute is started again at once.

@@ -83,6 +83,7 @@ TEST_F(NodeLifeTest, ABreakShortensTheLease) {
   EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DISCONNECTED);
   Advance(absl::Milliseconds(2));
   EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+  EXPECT_THAT(Node("n").death_cause(), HasSubstr("its connection to the head"));
 }
 
 TEST_F(NodeLifeTest, ABreakNeverLengthensTheLease) {

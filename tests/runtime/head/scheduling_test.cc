@@ -120,7 +120,7 @@ TEST_F(SchedulingTest, ASmallActorNeedNotWaitBehindALargeOne) {
 TEST_F(SchedulingTest, ANewNodeTakesThoseWhoWait) {
   Create("a");
   Create("b");
-  EXPECT_THAT(Info("a").cause(), HasSubstr("no node has that much"));
+  EXPECT_THAT(Info("a").cause(), HasSubstr("no node is alive"));
   EXPECT_THAT(AddNode("n", 2)->Take(),
               ElementsAre("registered", "start a.0", "start b.0"));
 }

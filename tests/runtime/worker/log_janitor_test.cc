@@ -63,10 +63,10 @@ TEST_F(LogJanitorTest, OnlyTheLastProcessesOfAnActorKeepTheirLogs) {
   Put("template-x.log");
   const std::string living = Put("C-actor-1.7.log");
   LogJanitor::Clean(options_, {living});
-  EXPECT_THAT(Names(), UnorderedElementsAre(
-                           "C-actor-1.10.log", "C-actor-1.11.log",
-                           "C-actor-2.0.log", "template-x.log",
-                           "C-actor-1.7.log"));
+  EXPECT_THAT(Names(),
+              UnorderedElementsAre("C-actor-1.10.log", "C-actor-1.11.log",
+                                   "C-actor-2.0.log", "template-x.log",
+                                   "C-actor-1.7.log"));
 }
 
 TEST_F(LogJanitorTest, BeyondTheLimitTheOldestGo) {
@@ -95,10 +95,10 @@ TEST_F(LogJanitorTest, LinksToALogThatIsGoneGoWithTheirActor) {
   options_.max_incarnations = 1;
   const std::string log = Put("group-shared-1.log");
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(symlink(log.c_str(),
-                      (folder_ / absl::StrCat("logs/C-actor-1.", i, ".log"))
-                          .c_str()),
-              0);
+    ASSERT_EQ(
+        symlink(log.c_str(),
+                (folder_ / absl::StrCat("logs/C-actor-1.", i, ".log")).c_str()),
+        0);
   }
   LogJanitor::Clean(options_, {});
   EXPECT_THAT(Names(),
