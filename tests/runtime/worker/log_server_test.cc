@@ -199,6 +199,9 @@ TEST_F(LogServerTest, FromOneProcessOn) {
 TEST_F(LogServerTest, WaitsForALogThatIsNotThereYet) {
   lives_ = true;
   server_.Read(Request(1, true));
+  // One after the other: when this one has ended, the first was looked for.
+  server_.Read(Request(9));
+  ASSERT_TRUE(Ends(9));
   SetPaths({});
   server_.Read(Request(2, true));
   // By then it has looked for both.
