@@ -51,7 +51,7 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   // Returns a serialized Value that refers to it, and what frees the object
   // when its last copy is gone. Errors: UNAVAILABLE, no node.
   // RESOURCE_EXHAUSTED, the store is full.
-  absl::StatusOr<absl::Cord> Put(const absl::Cord& value,
+  absl::StatusOr<absl::Cord> Put(const absl::Cord& bytes,
                                  std::shared_ptr<void>* hold);
 
   // The Value that a serialized Value refers to. Errors: NOT_FOUND, it was

@@ -71,16 +71,21 @@ absl::StatusOr<BorrowedMemory::Lease> BorrowedMemory::Borrow(
   return lease;
 }
 
+std::shared_ptr<MappedSegment> BorrowedMemory::Find(const void* address) const {
+  const auto* const wanted = static_cast<const char*>(address);
+  std::shared_ptr<MappedSegment> segment;  // May be the last holder.
+  absl::MutexLock lock(&mu_);
+  const auto it = mapped_.upper_bound(wanted);
+  if (it == mapped_.end()) return nullptr;
+  segment = it->second.lock();
+  if (segment == nullptr || wanted < segment->data()) return nullptr;
+  return segment;
+}
+
 std::shared_ptr<char> BorrowedMemory::MapPrivate(
     absl::string_view bytes) const {
-  std::shared_ptr<MappedSegment> segment;
-  {
-    absl::MutexLock lock(&mu_);
-    const auto it = mapped_.upper_bound(bytes.data());
-    if (it == mapped_.end()) return nullptr;
-    segment = it->second.lock();
-  }
-  if (segment == nullptr || bytes.data() < segment->data()) return nullptr;
+  const std::shared_ptr<MappedSegment> segment = Find(bytes.data());
+  if (segment == nullptr) return nullptr;
   absl::StatusOr<std::shared_ptr<char>> memory = segment->MapPrivate(
       static_cast<size_t>(bytes.data() - segment->data()), bytes.size());
   return memory.ok() ? *std::move(memory) : nullptr;

@@ -40,6 +40,10 @@ class BorrowedMemory {
   absl::StatusOr<Lease> Borrow(const SegmentName& name, uint64_t generation,
                                uint64_t size) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The segment that `address` lies in, if it is a borrowed one; else null.
+  std::shared_ptr<MappedSegment> Find(const void* address) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Memory of the caller's own that begins as `bytes`, without copying them
   // now, if they lie in a borrowed segment; else null. The owner may begin no
   // new use while the result lives: it is for the caller to keep a lease.

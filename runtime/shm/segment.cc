@@ -120,6 +120,21 @@ class Reading {
   internal::Reader* const reader_;
 };
 
+// Forgets processes that have died.
+bool HasReaders(SegmentHeader* header) {
+  bool found = false;
+  for (internal::Reader& reader : header->readers) {
+    uint64_t now = reader.load();
+    if (now == 0) continue;
+    if (kill(static_cast<pid_t>(now >> 32), 0) == 0 || errno != ESRCH) {
+      found = true;
+    } else {
+      reader.compare_exchange_strong(now, 0);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string SegmentName::ToString() const {
@@ -176,18 +191,11 @@ uint64_t Segment::generation() const {
 
 bool Segment::Claim() {
   auto* const header = reinterpret_cast<SegmentHeader*>(memory_);
+  // First, so that a generation with readers stays what they say it is: they
+  // may pass it on.
+  if (HasReaders(header)) return false;
   header->generation.fetch_add(1);
-  bool claimed = true;
-  for (internal::Reader& reader : header->readers) {
-    uint64_t now = reader.load();
-    if (now == 0) continue;
-    if (kill(static_cast<pid_t>(now >> 32), 0) == 0 || errno != ESRCH) {
-      claimed = false;
-    } else {
-      reader.compare_exchange_strong(now, 0);
-    }
-  }
-  return claimed;
+  return !HasReaders(header);
 }
 
 absl::StatusOr<std::shared_ptr<MappedSegment>> MappedSegment::Open(
@@ -201,8 +209,8 @@ absl::StatusOr<std::shared_ptr<MappedSegment>> MappedSegment::Open(
     return absl::ResourceExhaustedError(absl::StrCat(
         "map ", size, " bytes of shared memory: ", strerror(errno)));
   }
-  std::shared_ptr<MappedSegment> segment(
-      new MappedSegment(std::move(fd), memory, static_cast<size_t>(size)));
+  std::shared_ptr<MappedSegment> segment(new MappedSegment(
+      name, std::move(fd), memory, static_cast<size_t>(size)));
   if (mprotect(static_cast<char*>(memory) + kHeaderBytes, segment->capacity(),
                PROT_READ) != 0) {
     return ErrnoStatus(errno, "protect shared memory");
@@ -213,8 +221,10 @@ absl::StatusOr<std::shared_ptr<MappedSegment>> MappedSegment::Open(
   return segment;
 }
 
-MappedSegment::MappedSegment(ScopedFd fd, void* memory, size_t size)
-    : fd_(std::move(fd)),
+MappedSegment::MappedSegment(const SegmentName& name, ScopedFd fd, void* memory,
+                             size_t size)
+    : name_(name),
+      fd_(std::move(fd)),
       memory_(memory),
       data_(static_cast<const char*>(memory) + kHeaderBytes),
       capacity_(size - kHeaderBytes) {}
@@ -224,7 +234,7 @@ MappedSegment::~MappedSegment() { munmap(memory_, kHeaderBytes + capacity_); }
 absl::StatusOr<std::shared_ptr<void>> MappedSegment::BeginReading(
     std::shared_ptr<MappedSegment> segment, uint64_t generation) {
   auto* const header = static_cast<SegmentHeader*>(segment->memory_);
-  std::shared_ptr<Reading> reading = Reading::Begin(std::move(segment), header);
+  const std::shared_ptr<Reading> reading = Reading::Begin(segment, header);
   if (reading == nullptr) {
     return absl::ResourceExhaustedError(
         "too many processes read one piece of shared memory");
@@ -233,6 +243,8 @@ absl::StatusOr<std::shared_ptr<void>> MappedSegment::BeginReading(
     return absl::FailedPreconditionError(
         "the shared memory serves another use by now");
   }
+  // While somebody reads, there is no other one.
+  segment->generation_.store(generation);
   return reading;
 }
 

@@ -14,6 +14,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -80,6 +81,9 @@ class MappedSegment {
   // Read-only.
   const char* data() const { return data_; }
   size_t capacity() const { return capacity_; }
+  const SegmentName& name() const { return name_; }
+  // The use that is read at present, or was last.
+  uint64_t generation() const { return generation_.load(); }
 
   // Keeps the owner from beginning a new use of the memory while the result
   // lives, which keeps the mapping too. Errors: FAILED_PRECONDITION, it has
@@ -94,12 +98,15 @@ class MappedSegment {
                                                    size_t size) const;
 
  private:
-  MappedSegment(ScopedFd fd, void* memory, size_t size);
+  MappedSegment(const SegmentName& name, ScopedFd fd, void* memory,
+                size_t size);
 
+  const SegmentName name_;
   const ScopedFd fd_;
   void* const memory_;
   const char* const data_;
   const size_t capacity_;
+  std::atomic<uint64_t> generation_ = 0;
 };
 
 }  // namespace miniray

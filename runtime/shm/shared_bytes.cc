@@ -37,6 +37,25 @@ constexpr uint64_t kAlignment = 64;
 // What a message may refer to.
 constexpr size_t kMaxSegments = 4096;
 
+// A place in shared memory.
+struct Place {
+  SegmentName segment;
+  uint64_t generation = 0;
+  uint64_t offset = 0;
+};
+
+std::optional<Place> Locate(const char* address) {
+  if (const auto block = SharedMemory::Get().Find(address)) {
+    return Place{block->segment(), block->generation(),
+                 static_cast<uint64_t>(address - block->data())};
+  }
+  if (const auto segment = BorrowedMemory::Get().Find(address)) {
+    return Place{segment->name(), segment->generation(),
+                 static_cast<uint64_t>(address - segment->data())};
+  }
+  return std::nullopt;
+}
+
 absl::Cord Hold(std::shared_ptr<SharedBlock> block, const char* data,
                 size_t size) {
   return absl::MakeCordFromExternal(absl::string_view(data, size),
@@ -123,7 +142,7 @@ absl::Cord MoveToSharedMemory(absl::Cord bytes) {
   SharedMemory& pool = SharedMemory::Get();
   uint64_t wanted = 0;
   for (absl::string_view part : bytes.Chunks()) {
-    if (part.size() < kLargePart || pool.Find(part.data()) != nullptr) continue;
+    if (part.size() < kLargePart || Locate(part.data())) continue;
     wanted += (part.size() + kAlignment - 1) / kAlignment * kAlignment;
   }
   if (wanted < kMinSharedBytes) return bytes;
@@ -133,7 +152,7 @@ absl::Cord MoveToSharedMemory(absl::Cord bytes) {
   char* position = block->data();
   uint64_t at = 0;
   for (absl::string_view part : bytes.Chunks()) {
-    if (part.size() < kLargePart || pool.Find(part.data()) != nullptr) {
+    if (part.size() < kLargePart || Locate(part.data())) {
       moved.Append(bytes.Subcord(at, part.size()));
     } else {
       CopyLarge(position, part.data(), part.size());
@@ -146,7 +165,6 @@ absl::Cord MoveToSharedMemory(absl::Cord bytes) {
 }
 
 absl::Cord EncodeSharedBytes(const absl::Cord& bytes) {
-  const SharedMemory& pool = SharedMemory::Get();
   WireWriter pieces;
   absl::Cord inlined;
   auto flush = [&] {
@@ -156,27 +174,28 @@ absl::Cord EncodeSharedBytes(const absl::Cord& bytes) {
     pieces.Message(kPieces, std::move(piece));
   };
   struct Use {
-    std::shared_ptr<SharedBlock> block;
+    SegmentName segment;
+    uint64_t generation;
     uint64_t size;
   };
   std::vector<Use> uses;
-  std::map<const SharedBlock*, size_t> indices;
+  std::map<std::pair<pid_t, int>, size_t> indices;
   uint64_t at = 0;
   for (absl::string_view part : bytes.Chunks()) {
-    std::shared_ptr<SharedBlock> block;
-    if (part.size() >= kLargePart) block = pool.Find(part.data());
-    if (block == nullptr) {
+    std::optional<Place> place;
+    if (part.size() >= kLargePart) place = Locate(part.data());
+    if (!place.has_value()) {
       inlined.Append(bytes.Subcord(at, part.size()));
     } else {
       flush();
-      const auto [it, added] = indices.emplace(block.get(), uses.size());
-      if (added) uses.push_back({block, 0});
-      const auto offset = static_cast<uint64_t>(part.data() - block->data());
+      const auto [it, added] = indices.emplace(
+          std::make_pair(place->segment.pid, place->segment.fd), uses.size());
+      if (added) uses.push_back({place->segment, place->generation, 0});
       Use& use = uses[it->second];
-      use.size = std::max<uint64_t>(use.size, offset + part.size());
+      use.size = std::max<uint64_t>(use.size, place->offset + part.size());
       WireWriter piece;
       piece.Varint(kIndex, it->second);
-      piece.Varint(kOffset, offset);
+      piece.Varint(kOffset, place->offset);
       piece.Varint(kLength, part.size());
       pieces.Message(kPieces, std::move(piece));
     }
@@ -186,12 +205,11 @@ absl::Cord EncodeSharedBytes(const absl::Cord& bytes) {
   flush();
   WireWriter shared;
   for (const Use& use : uses) {
-    const SegmentName& name = use.block->segment();
     WireWriter segment;
-    segment.Varint(kPid, static_cast<uint64_t>(name.pid));
-    segment.Varint(kFd, static_cast<uint64_t>(name.fd));
-    segment.Varint(kInode, name.inode);
-    segment.Varint(kGeneration, use.block->generation());
+    segment.Varint(kPid, static_cast<uint64_t>(use.segment.pid));
+    segment.Varint(kFd, static_cast<uint64_t>(use.segment.fd));
+    segment.Varint(kInode, use.segment.inode);
+    segment.Varint(kGeneration, use.generation);
     segment.Varint(kSize, use.size);
     shared.Message(kSegments, std::move(segment));
   }

@@ -15,12 +15,13 @@ namespace miniray {
 inline constexpr size_t kMinSharedBytes = 64 << 10;
 
 // Returns `bytes` with its large parts in this process's shared memory, where
-// they are not there already: one copy. What does not fit stays where it is.
+// they are not in somebody's already: one copy. What does not fit stays where
+// it is.
 absl::Cord MoveToSharedMemory(absl::Cord bytes);
 
-// Returns a serialized SharedBytes for `bytes`, if any of it lies in this
-// process's shared memory; else an empty cord. `bytes` must live until the
-// receiver has opened it.
+// Returns a serialized SharedBytes for `bytes`, if any of it lies in shared
+// memory, this process's or another one's whose bytes are passed on; else an
+// empty cord. `bytes` must live until the receiver has opened it.
 absl::Cord EncodeSharedBytes(const absl::Cord& bytes);
 
 // The opposite. The result shares the sender's memory, which serves no other

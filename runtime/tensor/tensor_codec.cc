@@ -86,6 +86,19 @@ absl::Cord CopyBytes(const at::Tensor& tensor) {
   return absl::MakeCordFromExternal(bytes, [block = std::move(block)] {});
 }
 
+// Memory for a received tensor: of the pool if it is large, where pages are
+// warm and from where it may be sent on.
+at::Tensor EmptyTensor(const std::vector<int64_t>& shape, c10::ScalarType dtype,
+                       uint64_t bytes) {
+  const auto options = at::TensorOptions().dtype(dtype);
+  std::shared_ptr<SharedBlock> block;
+  if (bytes >= kMinSharedBytes) block = SharedMemory::Get().Allocate(bytes);
+  if (block == nullptr) return at::empty(shape, options);
+  char* const address = block->data();
+  return at::from_blob(
+      address, shape, [block = std::move(block)](void*) {}, options);
+}
+
 // A tensor on memory that `data` holds, or that begins as it does; undefined
 // where only a copy will do.
 at::Tensor Adopt(const absl::Cord& data, const std::vector<int64_t>& shape,
@@ -226,10 +239,10 @@ absl::Status Codec<at::Tensor>::Decode(const ValueView& view, at::Tensor* out) {
   try {
     at::Tensor tensor = Adopt(data, shape, found->torch);
     if (!tensor.defined()) {
-      tensor = at::empty(shape, at::TensorOptions().dtype(found->torch));
+      tensor = EmptyTensor(shape, found->torch, bytes);
       auto* target = static_cast<char*>(tensor.data_ptr());
       for (absl::string_view chunk : data.Chunks()) {
-        std::memcpy(target, chunk.data(), chunk.size());
+        CopyLarge(target, chunk.data(), chunk.size());
         target += chunk.size();
       }
     }

@@ -38,7 +38,16 @@ class Keeper {
     return tensor.value.sum().item<double>();
   }
   double KeptSum() const { return kept_.sum().item<double>(); }
+  // Reads it where it lies: in the node's store.
+  absl::StatusOr<double> SumPut(const ObjectRef<ReadOnly<at::Tensor>>& ref) {
+    MR_ASSIGN_OR_RETURN(const ReadOnly<at::Tensor> tensor, ref.Get());
+    return tensor.value.sum().item<double>();
+  }
   int64_t Pid() const { return getpid(); }
+  // Bytes of memory that the actor's process took to lend or to copy into.
+  int64_t PoolBytes() const {
+    return static_cast<int64_t>(SharedMemory::Get().bytes());
+  }
   std::vector<at::Tensor> Several() {
     return {at::arange(kLarge), at::full({3}, 7), at::arange(kLarge / 4)};
   }
@@ -48,8 +57,8 @@ class Keeper {
 };
 MINIRAY_ACTOR(Keeper, Constructor<>, &Keeper::Make, &Keeper::Give,
               &Keeper::Lend, &Keeper::Keep, &Keeper::AddToKept, &Keeper::Sum,
-              &Keeper::SumReadOnly, &Keeper::KeptSum, &Keeper::Pid,
-              &Keeper::Several);
+              &Keeper::SumPut, &Keeper::PoolBytes, &Keeper::SumReadOnly,
+              &Keeper::KeptSum, &Keeper::Pid, &Keeper::Several);
 
 // Bytes of this machine's shared memory that the test's own process lends.
 uint64_t Lent() { return SharedMemory::Get().bytes(); }
@@ -140,6 +149,25 @@ TEST_F(SharedTensorsTest, FromActorToActor) {
   const auto lent = one.Call<&Keeper::Lend>().Get();
   ASSERT_THAT(lent, IsOk());
   EXPECT_EQ(*two.Call<&Keeper::SumReadOnly>(*lent).Get(), 4.0 * kLarge);
+}
+
+TEST_F(SharedTensorsTest, WhatIsPassedOnIsNotCopied) {
+  auto one = MakeKeeper();
+  auto two = MakeKeeper();
+  auto made = one.Call<&Keeper::Make>(2.0);
+  ASSERT_THAT(made.Get(), IsOk());
+  const uint64_t before = Lent();
+  EXPECT_EQ(*two.Call<&Keeper::Sum>(made).Get(), 2.0 * kLarge);
+  EXPECT_EQ(Lent(), before);
+  EXPECT_EQ(*two.Call<&Keeper::PoolBytes>().Get(), 0);
+}
+
+TEST_F(SharedTensorsTest, WhoOnlyReadsWhatWasPutCopiesNothing) {
+  auto keeper = MakeKeeper();
+  const auto ref =
+      cluster_.Put(ReadOnly<at::Tensor>{at::full({kLarge}, 3, at::kFloat)});
+  EXPECT_EQ(*keeper.Call<&Keeper::SumPut>(ref).Get(), 3.0 * kLarge);
+  EXPECT_EQ(*keeper.Call<&Keeper::PoolBytes>().Get(), 0);
 }
 
 TEST_F(SharedTensorsTest, MemoryIsUsedAgainAndBounded) {
