@@ -132,6 +132,11 @@ absl::StatusOr<NamedTensors> GanWorker::GetWeights() const {
   return gan_->Weights();
 }
 
+absl::StatusOr<ReadOnly<NamedTensors>> GanWorker::LendWeights() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return ReadOnly<NamedTensors>{gan_->Weights()};
+}
+
 absl::Status GanWorker::SetWeights(NamedTensors weights) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   return gan_->SetWeights(weights);

@@ -84,6 +84,8 @@ class GanWorker {
   // statistics of BatchNorm are among them, so a synchronisation treats them
   // like weights; Adam's moments are not, and stay with the worker.
   absl::StatusOr<NamedTensors> GetWeights() const;
+  // The model's own memory, for the parameter server.
+  absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() const;
   absl::Status SetWeights(NamedTensors weights);
 
   absl::StatusOr<GanShard> DescribeShard() const;
@@ -107,8 +109,9 @@ class GanWorker {
 };
 MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::LoadDataShard, &GanWorker::TrainEpoch,
-              &GanWorker::GetWeights, &GanWorker::SetWeights,
-              &GanWorker::DescribeShard, &GanWorker::ReportTo);
+              &GanWorker::GetWeights, &GanWorker::LendWeights,
+              &GanWorker::SetWeights, &GanWorker::DescribeShard,
+              &GanWorker::ReportTo);
 
 // Returns the options of the GAN that a worker trains.
 GanOptions WorkerGanOptions(const GanWorkerOptions& options,

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/shm/shared_memory.h"
 #include "torch/torch.h"
 
 namespace miniray::train {
@@ -48,6 +49,37 @@ TEST(StateDictTest, IsACopyWithoutGradients) {
     model->parameters()[0].fill_(7);
   }
   EXPECT_TRUE(at::equal(Find(state, "0.weight"), before));
+}
+
+TEST(LendStateDictTest, IsTheModulesOwnMemory) {
+  auto model = MakeModel();
+  const ReadOnly<NamedTensors> lent = LendStateDict(*model);
+  EXPECT_EQ(Names(lent.value), Names(StateDict(*model)));
+  const torch::NoGradGuard no_grad;
+  model->parameters()[0].fill_(7);
+  EXPECT_TRUE(torch::equal(lent.value[0].second,
+                           torch::full_like(lent.value[0].second, 7)));
+}
+
+TEST(ShareParametersTest, KeepsValuesAndTrainingGoesOn) {
+  auto model = MakeModel();
+  const NamedTensors before = StateDict(*model);
+  torch::optim::SGD optimizer(model->parameters(), 0.5);
+  ShareParameters(*model);
+  const ReadOnly<NamedTensors> lent = LendStateDict(*model);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_TRUE(torch::equal(before[i].second, lent.value[i].second));
+    EXPECT_NE(SharedMemory::Get().Find(lent.value[i].second.data_ptr()),
+              nullptr);
+  }
+  torch::Tensor sum = torch::zeros({});
+  for (const torch::Tensor& parameter : model->parameters()) {
+    EXPECT_TRUE(parameter.requires_grad());
+    sum = sum + parameter.sum();
+  }
+  sum.backward();
+  optimizer.step();
+  EXPECT_TRUE(torch::allclose(lent.value[0].second, before[0].second - 0.5));
 }
 
 TEST(LoadStateDictTest, MakesTwoModelsEqual) {
