@@ -1,6 +1,7 @@
 #include "runtime/client/actor_connection.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,9 @@ constexpr absl::Duration kMaxBackoff = absl::Seconds(1);
 constexpr absl::Duration kSilence = absl::Seconds(2);
 // What the last replies of a process that the head holds for dead may take.
 constexpr absl::Duration kLastReplies = absl::Seconds(1);
+
+// Nobody at a terminal should have to guess what a program waits for.
+constexpr absl::Duration kTellAfter = absl::Seconds(5);
 
 // A stream that held this long was a good one.
 constexpr absl::Duration kGoodStream = absl::Seconds(5);
@@ -343,6 +347,34 @@ void ActorConnection::BeginTrouble(const absl::Status& error) {
   RunInBackground([self = shared_from_this(),
                    trouble = ++trouble_] { self->OnTroubleTimeout(trouble); },
                   options_.reconnect_timeout);
+  if (options_.reconnect_timeout > kTellAfter) {
+    RunInBackground(
+        [self = shared_from_this(), trouble = trouble_] {
+          self->TellTrouble(trouble);
+        },
+        kTellAfter);
+  }
+}
+
+void ActorConnection::TellTrouble(uint64_t trouble) {
+  std::string text;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ == State::kDead || state_ == State::kConnected ||
+        trouble != trouble_ || trouble_since_ == absl::InfiniteFuture() ||
+        !Waiting()) {
+      return;
+    }
+    text = absl::StrCat(
+        "miniray: ", actor_.ToString(),
+        info_.address().empty()
+            ? absl::StrCat(" is not found: the head at ", options_.head_address)
+            : absl::StrCat(" at ", info_.address(), " (", Where(), ")"),
+        " does not answer; its calls wait ",
+        absl::FormatDuration(options_.reconnect_timeout - kTellAfter),
+        " more\n");
+  }
+  std::fputs(text.c_str(), stderr);
 }
 
 void ActorConnection::EndTrouble() {

@@ -138,6 +138,7 @@ class ActorConnection : public CallOwner,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndTrouble() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnTroubleTimeout(uint64_t trouble) ABSL_LOCKS_EXCLUDED(mu_);
+  void TellTrouble(uint64_t trouble) ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- Calls.
   // Puts the arguments that have come into the call's message. Errors: of an

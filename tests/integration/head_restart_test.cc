@@ -74,9 +74,12 @@ TEST(HeadRestartTest, RunningCallsNeverNotice) {
   // From here on the driver knows where it lives.
   ASSERT_THAT(counter->Call<&Counter::Add>(0).Get(kPatience), IsOkAndHolds(0));
   const v1::ActorInfo before = RealCluster::Info(driver, *counter);
+  const ObjectRef<int64_t> kept =
+      counter->With({.keep_result = true}).Call<&Counter::Add>(0);
   const ObjectRef<int64_t> slow = counter->Call<&Counter::AddSlowly>(1, 2.0);
 
   real.KillHead();
+  EXPECT_THAT(kept.Get(absl::Seconds(10)), IsOkAndHolds(0));
   const ObjectRef<int64_t> without_head = counter->Call<&Counter::Add>(10);
   EXPECT_THAT(slow.Get(kPatience), IsOkAndHolds(1));
   EXPECT_THAT(without_head.Get(kPatience), IsOkAndHolds(11));

@@ -197,6 +197,22 @@ class ActorConnectionTest : public testing::Test {
 
 // --- Cut links.
 
+TEST_F(ActorConnectionTest, ASessionIsResumedForResultsThatStayed) {
+  auto connection = Connect();
+  CallRequest request = Record(1, 5);
+  request.keep_result = true;
+  auto call = connection->Call(std::move(request));
+  ASSERT_THAT(call->Wait(kLong).status(), IsOk());
+  const int before = proxy_->connections();
+  proxy_->Cut();
+  // No call waits; but the actor would forget the result with the session.
+  const absl::Time deadline = absl::Now() + kLong;
+  while (proxy_->connections() == before && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_GT(proxy_->connections(), before);
+}
+
 TEST_F(ActorConnectionTest, NoCallIsLostOrRunsTwiceOverALinkThatBreaksOften) {
   constexpr int kCallers = 4, kCalls = 3000, kAtOnce = 300;
   proxy_->CutAfter(2000, 60000);
