@@ -59,7 +59,7 @@ Workload::~Workload() {
 
 absl::Status Workload::CreateActors() {
   std::map<std::string, std::string> env;
-  if (options_.forget) env[kForgetVariable] = "1";
+  if (options_.forget) env.emplace(kForgetVariable, "1");
   for (int i = 0; i < options_.actors; ++i) {
     auto actor = std::make_unique<Actor>();
     actor->retries = i % 2 == 1;
