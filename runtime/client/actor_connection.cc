@@ -348,11 +348,9 @@ void ActorConnection::BeginTrouble(const absl::Status& error) {
                    trouble = ++trouble_] { self->OnTroubleTimeout(trouble); },
                   options_.reconnect_timeout);
   if (options_.reconnect_timeout > kTellAfter) {
-    RunInBackground(
-        [self = shared_from_this(), trouble = trouble_] {
-          self->TellTrouble(trouble);
-        },
-        kTellAfter);
+    RunInBackground([self = shared_from_this(),
+                     trouble = trouble_] { self->TellTrouble(trouble); },
+                    kTellAfter);
   }
 }
 
