@@ -4,6 +4,7 @@
 #include "runtime/client/actor_connection.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -109,6 +110,11 @@ std::vector<int64_t> Runs(int64_t caller) {
 
 class ActorConnectionTest : public testing::Test {
  protected:
+  // All bytes are to pass the link.
+  static void SetUpTestSuite() {
+    setenv("MINIRAY_SHARED_MEMORY_MB", "0", /*replace=*/1);
+  }
+
   void SetUp() override {
     {
       absl::MutexLock lock(&GetLog().mu);
@@ -492,7 +498,7 @@ TEST_F(ActorConnectionTest, ExitAnswersItsCallAndFailsTheOthers) {
   EXPECT_THAT(hold->Wait(kLong), IsOk());
   EXPECT_THAT(exit->Wait(kLong), IsOk());
   EXPECT_THAT(queued->Wait(kLong), StatusIs(absl::StatusCode::kUnavailable,
-                                            HasSubstr("exited by itself")));
+                                            HasSubstr("ended itself")));
   const absl::Time deadline = absl::Now() + kLong;
   while (Events().size() < 2 && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(2));
