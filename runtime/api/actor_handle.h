@@ -94,7 +94,8 @@ class AnyActorHandle {
 
   // Ends the actor. With no_restart = false only its process ends, and it comes
   // back if it has restarts left; one that waits for its first or next process
-  // is left alone. Pending calls fail.
+  // is left alone. Pending calls fail. Returns once the head has ordered it:
+  // the process may answer for a moment more.
   absl::Status Kill(bool no_restart = true) const;
 
   const internal::ActorIdentity& identity() const { return identity_; }

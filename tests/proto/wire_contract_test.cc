@@ -73,7 +73,8 @@ TEST(WireContractTest, ValueKindsAreTheFieldNumbersOfValue) {
       {ValueKind::kMessage, "message"},
       {ValueKind::kObject, "object"}};
   const Descriptor* value = v1::Value::descriptor();
-  ASSERT_EQ(value->field_count(), static_cast<int>(kinds.size()));
+  ASSERT_EQ(value->oneof_decl(0)->field_count(),
+            static_cast<int>(kinds.size()));
   for (const auto& [kind, name] : kinds) {
     const FieldDescriptor* field =
         value->FindFieldByNumber(static_cast<int>(kind));

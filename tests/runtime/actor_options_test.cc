@@ -126,7 +126,10 @@ TEST(ActorOptionsTest, AKillThatAllowsRestartsEndsTheProcessAlone) {
   EXPECT_TRUE(Eventually([&] { return !ProcessLives(*pid); }));
   EXPECT_THAT(probe->Call<&Probe::Restarts>().Get(kLong), IsOkAndHolds(1));
   // No restart is left.
+  pid = probe->Call<&Probe::Pid>().Get(kLong);
+  ASSERT_THAT(pid, IsOk());
   ASSERT_THAT(probe->Kill(/*no_restart=*/false), IsOk());
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(*pid); }));
   EXPECT_THAT(probe->Call<&Probe::Pid>().Get(kLong),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("killed by request (Kill)")));
