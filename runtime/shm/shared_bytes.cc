@@ -1,5 +1,7 @@
 #include "runtime/shm/shared_bytes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -36,6 +38,15 @@ constexpr uint64_t kAlignment = 64;
 
 // What a message may refer to.
 constexpr size_t kMaxSegments = 4096;
+
+// What one message may describe, for a piece costs its sender a few bytes
+// whatever its length. The same tensor may be an argument several times.
+uint64_t MaxBytes() {
+  static const uint64_t bytes = 16 *
+                                static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 // A place in shared memory.
 struct Place {
@@ -124,6 +135,11 @@ absl::Status DecodePiece(const absl::Cord& bytes,
   OpenedSegment& segment = (*segments)[index];
   if (offset > segment.size || length > segment.size - offset) {
     return Malformed();
+  }
+  if (length > MaxBytes() - std::min<uint64_t>(out->size(), MaxBytes())) {
+    return absl::InvalidArgumentError(
+        "malformed reference to shared memory: more bytes than 16 times this "
+        "machine's memory");
   }
   if (!segment.lease.has_value()) {
     MR_ASSIGN_OR_RETURN(segment.lease,

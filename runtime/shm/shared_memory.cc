@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "glog/logging.h"
 #include "runtime/base/background.h"
 
 namespace miniray {
@@ -16,6 +17,8 @@ namespace {
 constexpr size_t kMaxSegments = 128;
 
 constexpr size_t kPage = 4096;
+
+constexpr uint64_t kMaxMegabytes = uint64_t{1} << 40;  // No overflow in bytes.
 
 // Sizes are rounded up, so that messages of about one size share segments.
 size_t RoundUp(size_t size) {
@@ -30,10 +33,15 @@ bool Serves(size_t capacity, size_t size) {
 }
 
 uint64_t LimitFromEnvironment() {
-  uint64_t megabytes;
   const char* const value = std::getenv("MINIRAY_SHARED_MEMORY_MB");
-  if (value != nullptr && absl::SimpleAtoi(value, &megabytes)) {
-    return megabytes << 20;
+  if (value != nullptr) {
+    uint64_t megabytes;
+    if (absl::SimpleAtoi(value, &megabytes) && megabytes <= kMaxMegabytes) {
+      return megabytes << 20;
+    }
+    LOG(WARNING) << "MINIRAY_SHARED_MEMORY_MB=" << value
+                 << " is not a number from 0 to " << kMaxMegabytes
+                 << "; a quarter of the machine's memory is used instead";
   }
   const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 4;

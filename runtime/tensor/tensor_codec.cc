@@ -73,7 +73,9 @@ absl::Cord CopyBytes(const at::Tensor& tensor) {
     block = SharedMemory::Get().Allocate(resolved.nbytes());
   }
   if (block == nullptr) {
-    return ShareMemory(resolved.cpu().clone(at::MemoryFormat::Contiguous));
+    return ShareMemory(resolved.device().is_cpu()
+                           ? resolved.clone(at::MemoryFormat::Contiguous)
+                           : resolved.cpu().contiguous());
   }
   if (resolved.is_contiguous() && resolved.device().is_cpu()) {
     CopyLarge(block->data(), resolved.data_ptr(), resolved.nbytes());

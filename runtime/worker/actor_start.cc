@@ -170,6 +170,10 @@ absl::StatusOr<TemplatePool::Program> ActorTable::FetchProgram(
   // gives the heaps of other threads back to the system more eagerly.
   program.env["GLIBC_TUNABLES"] =
       "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
+  if (options_.shared_memory_mb >= 0) {
+    program.env["MINIRAY_SHARED_MEMORY_MB"] =
+        absl::StrCat(options_.shared_memory_mb);
+  }
   program.files = std::move(uses);
   return program;
 }

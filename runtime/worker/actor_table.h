@@ -48,6 +48,7 @@ class ActorTable {
     std::string log_folder;
     absl::Duration stop_grace;
     bool use_templates = true;
+    int64_t shared_memory_mb = -1;
   };
   // Parts of the daemon; all outlive the table.
   struct Parts {

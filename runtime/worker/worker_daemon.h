@@ -55,6 +55,9 @@ class WorkerDaemon {
     MemoryMonitor::Options memory;
     // Fork actors from a process that has loaded their program.
     bool use_templates = true;
+    // Of each actor process, in MB: what it may lend to others on the machine;
+    // -1: the default of runtime/shm.
+    int64_t shared_memory_mb = -1;
     // In memory, of values put into the node's object store; 0: 30 % of the
     // machine's.
     int64_t object_store_bytes = 0;

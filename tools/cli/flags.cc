@@ -21,6 +21,8 @@ ABSL_FLAG(std::string, address, "", "HOST:PORT of the head.");
 ABSL_FLAG(double, num_cpus, 0, "CPUs that the node offers.");
 ABSL_FLAG(double, num_gpus, 0, "GPUs that the node offers.");
 ABSL_FLAG(std::string, resources, "", "Further resources: name=quantity,...");
+ABSL_FLAG(int64_t, shared_memory_mb, -1,
+          "Memory that each actor process may lend; -1: a quarter of all.");
 ABSL_FLAG(int64_t, object_store_bytes, 0,
           "Memory of the node's object store; 0: 30 % of the machine's.");
 ABSL_FLAG(std::string, object_spill_dir, "",

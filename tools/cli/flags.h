@@ -32,6 +32,7 @@ ABSL_DECLARE_FLAG(int, log_files);
 ABSL_DECLARE_FLAG(int64_t, log_total_bytes);
 ABSL_DECLARE_FLAG(std::string, labels);
 ABSL_DECLARE_FLAG(int64_t, package_limit);
+ABSL_DECLARE_FLAG(int64_t, shared_memory_mb);
 ABSL_DECLARE_FLAG(int64_t, object_store_bytes);
 ABSL_DECLARE_FLAG(std::string, object_spill_dir);
 ABSL_DECLARE_FLAG(std::string, token_file);

@@ -286,6 +286,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .log_total_bytes = options.log_total_bytes,
                            .package_cache_bytes = options.package_cache_bytes,
                            .memory = {.limit = options.memory_limit},
+                           .shared_memory_mb = options.shared_memory_mb,
                            .object_store_bytes = options.object_store_bytes,
                            .object_spill_dir = options.object_spill_dir,
                            .owns_process = true});

@@ -56,11 +56,11 @@ absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                             Child::Mode mode,
                                             const StopEvents& stop) {
   std::vector<std::string> args = StartArguments(
-      line,
-      {"num_cpus", "num_gpus", "resources", "node_ip", "labels",
-       "object_store_bytes", "object_spill_dir", "memory_limit", "fence_after",
-       "headless_timeout", "package_cache_bytes", "log_max_bytes", "log_files",
-       "log_total_bytes", "token_file", "tls_dir", "inject_faults"});
+      line, {"num_cpus", "num_gpus", "resources", "node_ip", "labels",
+             "shared_memory_mb", "object_store_bytes", "object_spill_dir",
+             "memory_limit", "fence_after", "headless_timeout",
+             "package_cache_bytes", "log_max_bytes", "log_files",
+             "log_total_bytes", "token_file", "tls_dir", "inject_faults"});
   args.push_back(absl::StrCat("--address=", address));
   MR_ASSIGN_OR_RETURN(Child child,
                       Child::Spawn(args, mode, "the worker daemon"));

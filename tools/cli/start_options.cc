@@ -32,6 +32,7 @@ namespace {
 constexpr int kMaxPort = 65535;
 constexpr int64_t kMinLogBytes = 1024;
 constexpr int kMaxLogFiles = 1000;
+constexpr int64_t kMaxSharedMemoryMb = int64_t{1} << 40;
 
 bool IsIpAddress(const std::string& text) {
   in6_addr address;
@@ -158,14 +159,14 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(
-        RefuseFlags(line,
-                    {"num_gpus", "resources", "node_ip", "labels",
-                     "object_store_bytes", "object_spill_dir", "memory_limit",
-                     "package_cache_bytes", "log_max_bytes", "log_files",
-                     "log_total_bytes", "fence_after", "headless_timeout"},
-                    "is for a worker daemon; with --head, add "
-                    "--num_cpus to start one too"));
+    MR_RETURN_IF_ERROR(RefuseFlags(
+        line,
+        {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes",
+         "object_spill_dir", "memory_limit", "shared_memory_mb",
+         "package_cache_bytes", "log_max_bytes", "log_files", "log_total_bytes",
+         "fence_after", "headless_timeout"},
+        "is for a worker daemon; with --head, add "
+        "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -218,6 +219,14 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
       "log_total_bytes", static_cast<double>(options->log_total_bytes)));
   MR_ASSIGN_OR_RETURN(options->labels,
                       ParseLabels(absl::GetFlag(FLAGS_labels)));
+  options->shared_memory_mb = absl::GetFlag(FLAGS_shared_memory_mb);
+  if (options->shared_memory_mb < -1 ||
+      options->shared_memory_mb > kMaxSharedMemoryMb) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shared_memory_mb=", options->shared_memory_mb,
+                     ": it must be 0 (none) to ", kMaxSharedMemoryMb,
+                     ", or -1 (a quarter of the machine's memory)"));
+  }
   options->object_store_bytes = absl::GetFlag(FLAGS_object_store_bytes);
   MR_RETURN_IF_ERROR(CheckQuantity(
       "object_store_bytes", static_cast<double>(options->object_store_bytes)));

@@ -45,6 +45,7 @@ struct StartOptions {
   int log_files = 0;
   int64_t log_total_bytes = 0;
   std::map<std::string, std::string> labels;
+  int64_t shared_memory_mb = -1;
   int64_t object_store_bytes = 0;
   std::string object_spill_dir;  // Absolute; empty: the default.
 

@@ -42,6 +42,9 @@ A worker daemon:
   --resources LIST    further ones: name=quantity,... ("memory" is in bytes;
                       default: the machine's)
   --labels LIST       name=value,... for actors that ask for nodes with them
+  --shared_memory_mb N  memory that each actor process may lend to the others of
+                      the machine, so that tensors need not be sent (default:
+                      a quarter of the machine's; 0: none)
   --object_store_bytes N   memory for values that are put (default: 30 % of the
                       machine's); those least recently used go to disk then
   --object_spill_dir DIR   ... into this folder (default: in the session's)
@@ -185,6 +188,7 @@ const std::vector<Verb>& Verbs() {
                    "num_gpus",
                    "resources",
                    "node_ip",
+                   "shared_memory_mb",
                    "object_store_bytes",
                    "object_spill_dir",
                    "fence_after",

@@ -186,6 +186,31 @@ TEST_F(SharedTensorsTest, MemoryIsUsedAgainAndBounded) {
   }
 }
 
+TEST(SharedMemoryFlagTest, ANodesLimitHoldsForItsActors) {
+  for (const int64_t limit : {0, 1}) {  // MB; a tensor has 4.
+    TestCluster nodes({.configure_node = [&](WorkerDaemon::Options* node) {
+      node->shared_memory_mb = limit;
+    }});
+    Cluster cluster = nodes.Connect();
+    auto keeper = cluster.CreateActor<Keeper>({.resources = {.cpu = 0}});
+    ASSERT_THAT(keeper, IsOk());
+    for (int i = 0; i < 3; ++i) {
+      auto tensor = keeper->Call<&Keeper::Make>(3.0).Get();
+      ASSERT_THAT(tensor, IsOk());
+      EXPECT_EQ(tensor->sum().item<double>(), 3.0 * kLarge);
+      ASSERT_THAT(keeper->Call<&Keeper::Keep>(*tensor).Get(), IsOk());
+    }
+    EXPECT_LE(*keeper->Call<&Keeper::PoolBytes>().Get(), limit << 20);
+    // An actor's own environment goes before the node's flag.
+    auto other = cluster.CreateActor<Keeper>(
+        {.resources = {.cpu = 0}, .env = {{"MINIRAY_SHARED_MEMORY_MB", "64"}}});
+    ASSERT_THAT(other, IsOk());
+    ASSERT_THAT(other->Call<&Keeper::Pid>().Get(), IsOk());
+    ASSERT_THAT(other->Call<&Keeper::Make>(3.0).Get(), IsOk());
+    EXPECT_GE(*other->Call<&Keeper::PoolBytes>().Get(), 4 << 20);
+  }
+}
+
 }  // namespace
 }  // namespace miniray
 

@@ -22,6 +22,7 @@
 #include "runtime/shm/segment.h"
 #include "runtime/shm/shared_bytes.h"
 #include "runtime/shm/shared_memory.h"
+#include "runtime/wire/wire.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -274,6 +275,34 @@ TEST(SharedBytesTest, AnyBytesAreAStatus) {
     }
     (void)DecodeSharedBytes(absl::Cord(good.substr(0, i)));
   }
+}
+
+TEST(SharedBytesTest, AMessageCannotDescribeMoreThanAnyMachineHas) {
+  const absl::Cord moved = MoveToSharedMemory(Large('a', 16 * kMegabyte));
+  const absl::Cord encoded = EncodeSharedBytes(moved);
+  ASSERT_FALSE(encoded.empty());
+  // The same piece as often as it takes: each costs its sender a few bytes.
+  absl::Cord segments, piece;
+  WireReader reader(encoded);
+  WireField field;
+  while (!reader.done()) {
+    ASSERT_THAT(reader.Next(&field), IsOk());
+    WireWriter writer;
+    writer.Bytes(field.number, field.bytes);
+    (field.number == 1 ? segments : piece).Append(std::move(writer).Take());
+  }
+  const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  auto describe = [&](uint64_t times) {
+    absl::Cord message = segments;
+    for (uint64_t i = 0; i < times; ++i) message.Append(piece);
+    return DecodeSharedBytes(message);
+  };
+  const auto twice = describe(2);
+  ASSERT_THAT(twice, IsOk());
+  EXPECT_EQ(twice->size(), 32 * kMegabyte);
+  EXPECT_THAT(describe(memory / kMegabyte + 1).status().ToString(),
+              HasSubstr("memory"));
 }
 
 TEST(SharedMemoryTest, CopiesAreExact) {

@@ -1,0 +1,102 @@
+// Whoever is killed while memory is shared, and whenever: none of it stays
+// behind, neither in /dev/shm nor with a process that lives on.
+
+#include <signal.h>
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/real_cluster.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::set<std::string> InDevShm() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
+    const std::string name = entry.path().filename();
+    if (absl::StrContains(name, "miniray")) names.insert(name);
+  }
+  return names;
+}
+
+// The memory of ours that a process has open or mapped, as /proc names it.
+std::vector<std::string> SharedMemoryOf(pid_t pid) {
+  std::vector<std::string> found;
+  const std::string proc = absl::StrCat("/proc/", pid);
+  std::error_code error;
+  for (fs::directory_iterator it(proc + "/fd", error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code gone;
+    const std::string target = fs::read_symlink(it->path(), gone);
+    if (absl::StrContains(target, "memfd:miniray")) found.push_back(target);
+  }
+  FILE* const maps = fopen((proc + "/maps").c_str(), "r");
+  if (maps == nullptr) return found;
+  char line[4096];
+  while (fgets(line, sizeof(line), maps) != nullptr) {
+    if (strstr(line, "memfd:miniray") != nullptr) found.push_back(line);
+  }
+  fclose(maps);
+  return found;
+}
+
+TEST(SharedMemoryLeftoversTest, NothingStaysWhoeverIsKilledWhenever) {
+  const std::set<std::string> before = InDevShm();
+  RealCluster cluster;
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  for (int kill_number = 0; kill_number < 12; ++kill_number) {
+    auto driver =
+        cluster.tree().Start({BuiltProgram("tests/integration/tensor_program"),
+                              "--address", cluster.address()});
+    const std::vector<std::string> ready =
+        absl::StrSplit(driver->ReadLine(), ' ');
+    ASSERT_EQ(ready.size(), 3) << ready[0];
+    ASSERT_EQ(ready[0], "ready");
+    std::vector<pid_t> pids = {driver->pid(), 0, 0};
+    ASSERT_TRUE(absl::SimpleAtoi(ready[1], &pids[1]));
+    ASSERT_TRUE(absl::SimpleAtoi(ready[2], &pids[2]));
+    // Somewhere in a round, which no two runs share.
+    for (unsigned rounds = random() % 8; rounds > 0; --rounds) {
+      ASSERT_THAT(driver->ReadLine(), testing::ContainsRegex("^[0-9]+$"));
+    }
+    for (volatile unsigned spin = random() % 3'000'000; spin > 0;) {
+      spin = spin - 1;
+    }
+    const pid_t victim = pids[kill_number % pids.size()];
+    if (kill_number % pids.size() != 0) {
+      // The others hold what it lent, and what they lent it.
+      EXPECT_THAT(SharedMemoryOf(driver->pid()), testing::Not(IsEmpty()));
+    }
+    ASSERT_EQ(kill(victim, SIGKILL), 0);
+    driver->Wait();
+    for (pid_t pid : pids) EXPECT_TRUE(cluster.tree().WaitForEnd(pid));
+    // Head, daemon, its guardian and template go on, and hold nothing.
+    for (pid_t pid : cluster.tree().Living()) {
+      EXPECT_TRUE(Eventually([&] { return SharedMemoryOf(pid).empty(); }))
+          << "process " << pid << " holds " << SharedMemoryOf(pid).front();
+    }
+  }
+  EXPECT_EQ(InDevShm(), before);
+}
+
+}  // namespace
+}  // namespace miniray

@@ -1,0 +1,100 @@
+// Tensors of other devices, CUDA's say, travel through the CPU's memory.
+// Debian's LibTorch knows only the CPU, so a device of our own stands for the
+// others: LibTorch's key for such, with the machine's memory behind it.
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "ATen/ATen.h"
+#include "ATen/EmptyTensor.h"
+#include "c10/core/impl/DeviceGuardImplInterface.h"
+#include "gtest/gtest.h"
+#include "runtime/tensor/tensor_codec.h"
+#include "torch/library.h"
+
+namespace miniray {
+namespace {
+
+constexpr auto kDevice = c10::DeviceType::PrivateUse1;
+
+int copies_from_device = 0;
+
+class DeviceAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) const override {
+    void* const memory = malloc(bytes == 0 ? 1 : bytes);
+    return {memory, memory, &free, c10::Device(kDevice, 0)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free; }
+};
+
+at::Tensor Empty(at::IntArrayRef sizes, c10::optional<at::ScalarType> type,
+                 c10::optional<at::Layout> layout,
+                 c10::optional<at::Device> device,
+                 c10::optional<bool> pin_memory,
+                 c10::optional<at::MemoryFormat> format) {
+  static DeviceAllocator allocator;
+  return at::detail::empty_generic(
+      sizes, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      type.value_or(at::kFloat), format);
+}
+
+at::Tensor CopyFrom(const at::Tensor& self, const at::Tensor& out,
+                    bool non_blocking) {
+  if (self.device().type() == kDevice) ++copies_from_device;
+  TORCH_CHECK(self.is_contiguous() && out.is_contiguous());
+  TORCH_CHECK(self.nbytes() == out.nbytes());
+  memcpy(out.data_ptr(), self.data_ptr(), self.nbytes());
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", &Empty);
+  library.impl("_copy_from", &CopyFrom);
+}
+
+using DeviceGuard =
+    c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1>;
+C10_REGISTER_GUARD_IMPL(PrivateUse1, DeviceGuard);
+
+at::Tensor ToDevice(const at::Tensor& tensor) {
+  at::Tensor there = at::empty(
+      tensor.sizes(), tensor.options().device(c10::Device(kDevice, 0)));
+  at::_copy_from(tensor, there);
+  return there;
+}
+
+// Below and above the size from which memory is shared.
+class OtherDeviceTest : public testing::TestWithParam<int64_t> {};
+
+TEST_P(OtherDeviceTest, ATensorArrivesOnTheCpu) {
+  const at::Tensor original = at::arange(GetParam()).to(at::kFloat);
+  const at::Tensor there = ToDevice(original);
+  ASSERT_FALSE(there.device().is_cpu());
+  copies_from_device = 0;
+  const absl::StatusOr<absl::Cord> bytes = EncodeValue(there);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_EQ(copies_from_device, 1);
+  at::Tensor back;
+  ASSERT_TRUE(DecodeValue(*bytes, &back).ok());
+  EXPECT_TRUE(back.device().is_cpu());
+  EXPECT_TRUE(back.equal(original));
+}
+
+TEST_P(OtherDeviceTest, NamesAndTensorsToo) {
+  const at::Tensor original = at::arange(GetParam()).to(at::kInt);
+  const absl::StatusOr<absl::Cord> bytes = EncodeValue(
+      NamedTensors{{"here", original}, {"there", ToDevice(original)}});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  NamedTensors back;
+  ASSERT_TRUE(DecodeValue(*bytes, &back).ok());
+  ASSERT_EQ(back.size(), 2);
+  EXPECT_TRUE(back[1].second.device().is_cpu());
+  EXPECT_TRUE(back[1].second.equal(original));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, OtherDeviceTest, testing::Values(5, 1'000'000));
+
+}  // namespace
+}  // namespace miniray
