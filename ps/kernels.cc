@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ps/cpu.h"
 #include "runtime/base/copy.h"
 
 namespace miniray::ps {
@@ -127,17 +128,37 @@ template <class T>
   return -1;
 }
 
-// Not FMA: it rounds differently from the portable code.
-#if defined(__x86_64__)
-#define MR_AVX2 [[gnu::target("avx2")]]
-bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2");
-  return has;
+template <class T>
+[[gnu::always_inline]] inline double Distance(const T* a, const T* b,
+                                              int64_t size) {
+  constexpr int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  const int64_t whole = size / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double difference =
+          static_cast<double>(a[i + lane]) - static_cast<double>(b[i + lane]);
+      sums[lane] += difference * difference;
+    }
+  }
+  for (int64_t i = whole; i < size; ++i) {
+    const double difference =
+        static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    sums[i - whole] += difference * difference;
+  }
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+         ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
-#else
-#define MR_AVX2
-bool HasAvx2() { return false; }
-#endif
+
+template <class T>
+MR_AVX2 double DistanceAvx2(const T* a, const T* b, int64_t size) {
+  return Distance(a, b, size);
+}
+
+template <class T>
+double DistanceDispatch(const T* a, const T* b, int64_t size) {
+  return HasAvx2() ? DistanceAvx2(a, b, size) : Distance(a, b, size);
+}
 
 template <class T>
 MR_AVX2 void CombineAvx2(absl::Span<const T* const> inputs,
@@ -177,6 +198,14 @@ void LinearCombination(absl::Span<const double* const> inputs,
                        absl::Span<const double> coefficients, int64_t size,
                        double* out) {
   CombineDispatch(inputs, coefficients, size, out);
+}
+
+double SquaredDistance(const float* a, const float* b, int64_t size) {
+  return DistanceDispatch(a, b, size);
+}
+
+double SquaredDistance(const double* a, const double* b, int64_t size) {
+  return DistanceDispatch(a, b, size);
 }
 
 int64_t FirstNonFinite(const float* values, int64_t size) {

@@ -25,6 +25,12 @@ void LinearCombination(absl::Span<const double* const> inputs,
                        absl::Span<const double> coefficients, int64_t size,
                        double* out);
 
+// Returns the sum over i of (a[i] - b[i])^2, in double; infinite or NaN if a
+// value is. Eight partial sums, each of every eighth element, are added up at
+// the end.
+double SquaredDistance(const float* a, const float* b, int64_t size);
+double SquaredDistance(const double* a, const double* b, int64_t size);
+
 // Returns the index of the first value that is infinite or NaN, -1 if there is
 // none.
 int64_t FirstNonFinite(const float* values, int64_t size);

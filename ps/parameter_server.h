@@ -18,6 +18,15 @@
 // trains in (train/state_dict.h), for it is only read until SetWeights is
 // called or the synchronisation has failed. SetWeights may take a ReadOnly,
 // too.
+//
+// Two more methods are called where the class has them, together with the
+// first, so they cost no time of their own:
+//   double NumSamples();                     // or an integer
+//   std::vector<std::string> BufferNames();
+// NumSamples is the worker's weight in strategies like "weighted"; it is asked
+// for at each synchronisation. BufferNames tells which tensors are no
+// parameters; worker 0 is asked for it until the first synchronisation. Without
+// it, names tell (tensor_info.h).
 
 #ifndef MINIRAY_PS_PARAMETER_SERVER_H_
 #define MINIRAY_PS_PARAMETER_SERVER_H_
@@ -40,17 +49,33 @@
 
 namespace miniray::ps {
 
+// What becomes of a contribution with values that are infinite or NaN.
+enum class NonFinitePolicy {
+  kRefuse,      // The synchronisation fails.
+  kDropWorker,  // The others go on; the worker receives the result, too.
+  // The strategy gets it: for median, krum and others that stand it. A result
+  // that is not finite is refused all the same.
+  kAllow,
+};
+
+// How a server works, whatever its strategy.
+struct ServerOptions {
+  NonFinitePolicy non_finite = NonFinitePolicy::kRefuse;
+};
+MINIRAY_STRUCT(ServerOptions, non_finite);
+
 // What one synchronisation did.
 struct SyncResult {
   int64_t version = 0;  // Of the weights that the workers now hold.
   int64_t num_workers = 0;
+  int64_t num_refused = 0;  // Workers dropped by NonFinitePolicy.
   int64_t bytes = 0;        // Of tensors, pulled and pushed.
   double seconds_pull = 0;  // The checks included: they overlap.
   double seconds_aggregate = 0;
   double seconds_push = 0;
 };
-MINIRAY_STRUCT(SyncResult, version, num_workers, bytes, seconds_pull,
-               seconds_aggregate, seconds_push);
+MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, bytes,
+               seconds_pull, seconds_aggregate, seconds_push);
 
 // The server's life so far.
 struct SyncStats {
@@ -59,15 +84,18 @@ struct SyncStats {
   int64_t num_syncs = 0;  // Synchronisations that reached every worker.
   bool initialized = false;  // There are weights.
   int64_t num_tensors = 0;
-  int64_t bytes_pulled = 0;  // Totals over all synchronisations.
+  int64_t contributions_accepted = 0;  // Totals over all synchronisations.
+  int64_t contributions_refused = 0;   // Dropped by NonFinitePolicy.
+  int64_t bytes_pulled = 0;
   int64_t bytes_pushed = 0;
   double seconds_pull = 0;
   double seconds_aggregate = 0;
   double seconds_push = 0;
 };
 MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
-               num_tensors, bytes_pulled, bytes_pushed, seconds_pull,
-               seconds_aggregate, seconds_push);
+               num_tensors, contributions_accepted, contributions_refused,
+               bytes_pulled, bytes_pushed, seconds_pull, seconds_aggregate,
+               seconds_push);
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -77,16 +105,18 @@ MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
 class ParameterServer {
  public:
   // Throws std::invalid_argument for what StrategyRegistry::Create refuses.
-  ParameterServer(const std::string& strategy, const StrategyOptions& options);
+  ParameterServer(const std::string& strategy, const StrategyOptions& options,
+                  ServerOptions server_options);
 
   // Pulls the weights of all workers at once, checks them, aggregates, and
   // pushes the result to all at once. Afterwards all hold the same bits. Waits
   // as long as a worker takes; logs every 30 s for whom.
   //
   // Errors: the worker's, beginning with "worker 2 (GanWorker 'w2')", when it
-  // is dead or fails. INVALID_ARGUMENT, no workers, or weights that do not fit
-  // together or are not finite (with worker and tensor). What the strategy
-  // returns. In all these cases no worker has received anything. When a push
+  // is dead or fails. INVALID_ARGUMENT, no workers, fewer than the strategy
+  // needs, or weights that do not fit together or are not finite (with worker
+  // and tensor). What the strategy returns. In all these cases no worker has
+  // received anything. When a push
   // fails, the other workers have the new weights, and so has the server.
   absl::StatusOr<SyncResult> SyncFromWorkers(
       const std::vector<AnyActorHandle>& workers);
@@ -99,6 +129,12 @@ class ParameterServer {
   //
   // Errors: INVALID_ARGUMENT, they do not fit the model or are not finite.
   absl::StatusOr<int64_t> PushWeights(NamedTensors weights);
+
+  // Makes worker 0's weights those of the server and of all workers, and
+  // strategies start from them: the first thing to do where UsesStart says so.
+  // Returns the new version. Errors: as of SyncFromWorkers.
+  absl::StatusOr<int64_t> StartFromWorkers(
+      const std::vector<AnyActorHandle>& workers);
 
   // Sends the server's weights to all workers: for equal starts.
   // Errors: as of SyncFromWorkers. FAILED_PRECONDITION, there are none yet.
@@ -115,8 +151,10 @@ class ParameterServer {
 
  private:
   // Pulls from all, checks each by itself as it comes, then all together.
+  // Returns those that NonFinitePolicy lets through.
   absl::StatusOr<std::vector<Contribution>> Pull(
       const std::vector<AnyActorHandle>& workers);
+  void SetWeightsInMean(std::vector<Contribution>* contributions) const;
   absl::StatusOr<NamedTensors> Aggregate(
       const std::vector<Contribution>& contributions,
       const std::vector<AnyActorHandle>& workers);
@@ -124,14 +162,19 @@ class ParameterServer {
   void Replace(NamedTensors weights);
 
   const std::unique_ptr<SyncStrategy> strategy_;
+  const ServerOptions options_;
   std::map<int, double> worker_weights_;  // 1 where there is none.
   std::optional<ModelLayout> layout_;     // Set together with weights_.
+  // What worker 0 told of its tensors; null if nothing.
+  std::shared_ptr<const std::vector<TensorInfo>> info_;
   NamedTensors weights_;
   SyncStats stats_;
 };
-MINIRAY_ACTOR(ParameterServer, Constructor<std::string, StrategyOptions>,
+MINIRAY_ACTOR(ParameterServer,
+              Constructor<std::string, StrategyOptions, ServerOptions>,
               &ParameterServer::SyncFromWorkers, &ParameterServer::PullWeights,
-              &ParameterServer::PushWeights, &ParameterServer::PushToWorkers,
+              &ParameterServer::PushWeights, &ParameterServer::StartFromWorkers,
+              &ParameterServer::PushToWorkers,
               &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
@@ -146,6 +189,7 @@ absl::Status CheckWorkerWeight(int worker_id, double weight);
 absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const Cluster& cluster, absl::string_view strategy = "average",
     const StrategyOptions& options = {},
+    const ServerOptions& server_options = {},
     const ActorOptions& actor_options = {.resources = {.cpu = 0}});
 
 }  // namespace miniray::ps

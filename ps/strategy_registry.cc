@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/actor/registry.h"
@@ -14,14 +15,16 @@ bool IsBounded(const OptionSpec& spec) {
   return std::isfinite(spec.min) || std::isfinite(spec.max);
 }
 
-// "in [0, 1)", "of at least 0", "of at most 1".
+// "in [0, 1)", "of at least 0", "above 0", "of at most 1", "below 1".
 std::string RangeText(const OptionSpec& spec) {
-  if (!std::isfinite(spec.max)) return absl::StrCat("of at least ", spec.min);
-  const absl::string_view bracket = spec.max_allowed ? "]" : ")";
+  if (!std::isfinite(spec.max)) {
+    return absl::StrCat(spec.min_allowed ? "of at least " : "above ", spec.min);
+  }
   if (!std::isfinite(spec.min)) {
     return absl::StrCat(spec.max_allowed ? "of at most " : "below ", spec.max);
   }
-  return absl::StrCat("in [", spec.min, ", ", spec.max, bracket);
+  return absl::StrCat("in ", spec.min_allowed ? "[" : "(", spec.min, ", ",
+                      spec.max, spec.max_allowed ? "]" : ")");
 }
 
 std::string AllowedText(absl::string_view strategy,
@@ -36,9 +39,12 @@ std::string AllowedText(absl::string_view strategy,
       }));
 }
 
+bool IsPrefix(const OptionSpec& spec) { return absl::EndsWith(spec.name, "."); }
+
 // Returns `value` as the spec's type.
 absl::StatusOr<OptionValue> CheckOption(const OptionSpec& spec,
                                         OptionValue value) {
+  if (IsPrefix(spec)) return value;
   if (std::holds_alternative<double>(spec.default_value)) {
     if (const auto* integer = std::get_if<int64_t>(&value)) {
       value = static_cast<double>(*integer);
@@ -62,7 +68,7 @@ absl::StatusOr<OptionValue> CheckOption(const OptionSpec& spec,
   } else {
     return value;
   }
-  const bool low = number < spec.min;
+  const bool low = spec.min_allowed ? number < spec.min : number <= spec.min;
   const bool high = spec.max_allowed ? number > spec.max : number >= spec.max;
   if (low || high) {
     return absl::InvalidArgumentError(
@@ -75,6 +81,7 @@ absl::StatusOr<OptionValue> CheckOption(const OptionSpec& spec,
 }  // namespace
 
 std::string OptionSpec::ToString() const {
+  if (IsPrefix(*this)) return absl::StrCat(name, "NAME: ", help);
   return absl::StrCat(
       name, " (", OptionTypeName(default_value),
       IsBounded(*this) ? absl::StrCat(" ", RangeText(*this)) : "", ", default ",
@@ -126,12 +133,15 @@ absl::StatusOr<std::unique_ptr<SyncStrategy>> StrategyRegistry::Create(
   }
   OptionMap complete;
   for (const OptionSpec& spec : entry.options) {
-    complete.Set(spec.name, spec.default_value);
+    if (!IsPrefix(spec)) complete.Set(spec.name, spec.default_value);
   }
   for (const auto& [option, value] : options.values()) {
     const OptionSpec* spec = nullptr;
     for (const OptionSpec& candidate : entry.options) {
-      if (candidate.name == option) spec = &candidate;
+      if (candidate.name == option ||
+          (IsPrefix(candidate) && absl::StartsWith(option, candidate.name))) {
+        spec = &candidate;
+      }
     }
     absl::StatusOr<OptionValue> checked =
         spec != nullptr ? CheckOption(*spec, value)
@@ -143,6 +153,7 @@ absl::StatusOr<std::unique_ptr<SyncStrategy>> StrategyRegistry::Create(
     }
     complete.Set(option, *std::move(checked));
   }
+  MR_RETURN_IF_ERROR(entry.check(complete));
   return entry.make(complete);
 }
 

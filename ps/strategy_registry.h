@@ -10,7 +10,10 @@
 //   static std::vector<OptionSpec> Options();       // what it takes
 //   explicit Class(const OptionMap& options);       // checked and complete
 //
-// and is never constructed with options that Options() does not allow.
+// and is never constructed with options that Options() does not allow. What
+// options mean together it may check, too:
+//
+//   static absl::Status CheckOptions(const OptionMap& options);
 
 #ifndef MINIRAY_PS_STRATEGY_REGISTRY_H_
 #define MINIRAY_PS_STRATEGY_REGISTRY_H_
@@ -47,6 +50,8 @@ using StrategyOptions = OptionMap;
 
 // One option that a strategy takes.
 struct OptionSpec {
+  // One that ends in "." stands for all options that begin with it; they have
+  // no default, and the class checks them.
   std::string name;
   OptionValue default_value;  // Its type is the option's.
   std::string help;           // Half a sentence.
@@ -54,6 +59,7 @@ struct OptionSpec {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool max_allowed = true;  // False: [min, max).
+  bool min_allowed = true;  // False: (min, max].
 
   // "momentum (number in [0, 1), default 0.9): help".
   std::string ToString() const;
@@ -65,6 +71,7 @@ class StrategyRegistry {
   struct Entry {
     std::string class_name;
     std::vector<OptionSpec> options;
+    std::function<absl::Status(const StrategyOptions&)> check;
     std::function<std::unique_ptr<SyncStrategy>(const StrategyOptions&)> make;
   };
 
@@ -112,6 +119,13 @@ bool RegisterStrategy(absl::string_view name) {
     entry.make = [](const StrategyOptions&) {
       return std::make_unique<Class>();
     };
+  }
+  if constexpr (requires(const StrategyOptions& o) {
+                  Class::CheckOptions(o);
+                }) {
+    entry.check = &Class::CheckOptions;
+  } else {
+    entry.check = [](const StrategyOptions&) { return absl::OkStatus(); };
   }
   StrategyRegistry::Get().Register(name, std::move(entry));
   return true;

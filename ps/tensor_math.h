@@ -19,13 +19,6 @@ namespace miniray::ps {
 // Real and complex floating-point tensors: those that can be averaged.
 bool IsFloat(const at::Tensor& tensor);
 
-// Sets *out to the sum of coefficients[k] * inputs[k]; see kernels.h for the
-// precision. float16 and bfloat16 are computed in float32. The memory of *out
-// is used again if shape and type fit; *out may be one of the inputs.
-// REQUIRES: IsFloat.
-void LinearCombination(absl::Span<const at::Tensor> inputs,
-                       absl::Span<const double> coefficients, at::Tensor* out);
-
 // Returns the elementwise maximum; of bools, "or".
 at::Tensor Maximum(absl::Span<const at::Tensor> inputs);
 
@@ -33,16 +26,23 @@ at::Tensor Maximum(absl::Span<const at::Tensor> inputs);
 std::vector<at::Tensor> TensorsAt(absl::Span<const Contribution> contributions,
                                   size_t index);
 
+// Sets each tensor of *out that is not floating-point to the maximum over the
+// contributions; *out has their names and shapes.
+void SetMaxima(absl::Span<const Contribution> contributions, NamedTensors* out);
+
 // The common part of the linear strategies. Returns, for each tensor that is
 // floating-point, keep * kept + the sum of coefficients[k] * contributions[k],
-// and for every other one the maximum over the contributions. The result is in
-// memory of its own, shared memory where there is some; large models are
-// computed on all cores.
+// and for every other one the maximum over the contributions; kernels.h tells
+// the precision. The result is in memory of its own, shared memory where there
+// is some; large models are computed on all cores.
 // REQUIRES: with keep != 0, `kept` has the contributions' names and shapes;
 // else it is not read.
 NamedTensors CombineModels(absl::Span<const Contribution> contributions,
                            absl::Span<const double> coefficients,
                            double keep = 0, const NamedTensors& kept = {});
+
+// CombineModels with the same coefficient for all: their mean.
+NamedTensors MeanOfModels(absl::Span<const Contribution> contributions);
 
 }  // namespace miniray::ps
 

@@ -55,7 +55,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   explicit DataParallelTrainer(TrainerOptions options)
       : BaseTrainer<Worker>(std::move(options)),
         sync_(this->options().sync_strategy, this->options().strategy_options,
-              this->options().num_workers) {}
+              this->options().server_options, this->options().num_workers) {}
 
   void Shutdown() override {
     sync_.Stop();
@@ -113,8 +113,10 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     const auto calls =
         CallLoadDataShard(this->worker_handles(),
                           internal::ShardCallOf<Worker>(), this->config());
-    if (calls.empty()) return absl::OkStatus();
-    return this->AwaitWorkers(calls, "LoadDataShard");
+    if (!calls.empty()) {
+      MR_RETURN_IF_ERROR(this->AwaitWorkers(calls, "LoadDataShard"));
+    }
+    return sync_.SendStart(this->worker_handles());
   }
 
   absl::Status Synchronize(int epoch, bool last, EpochResult* result) final {

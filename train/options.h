@@ -38,6 +38,7 @@ struct TrainerOptions {
   int sync_interval = 1;
   std::string sync_strategy = "average";  // See ps/strategies/.
   ps::StrategyOptions strategy_options;
+  ps::ServerOptions server_options;
 };
 
 // One call of Train.

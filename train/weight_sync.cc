@@ -10,23 +10,26 @@
 namespace miniray::train {
 
 WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
-                       int num_workers)
+                       ps::ServerOptions server_options, int num_workers)
     : strategy_(std::move(strategy)),
       options_(std::move(options)),
+      server_options_(server_options),
       num_workers_(num_workers) {}
 
 WeightSync::~WeightSync() { Stop(); }
 
 absl::Status WeightSync::Check() const {
-  return Annotate(
-      ps::StrategyRegistry::Get().Create(strategy_, options_).status(),
-      "sync_strategy");
+  const auto strategy = ps::StrategyRegistry::Get().Create(strategy_, options_);
+  return Annotate(strategy.ok() ? (*strategy)->CheckWorkers(num_workers_)
+                                : strategy.status(),
+                  "sync_strategy");
 }
 
 absl::Status WeightSync::Start(const Cluster& cluster,
                                const ActorOptions& options) {
-  MR_ASSIGN_OR_RETURN(server_, ps::CreateParameterServer(cluster, strategy_,
-                                                         options_, options));
+  MR_ASSIGN_OR_RETURN(server_,
+                      ps::CreateParameterServer(cluster, strategy_, options_,
+                                                server_options_, options));
   return absl::OkStatus();
 }
 
@@ -37,6 +40,17 @@ absl::Status WeightSync::SendWorkerWeights() const {
             .Get());
   }
   return absl::OkStatus();
+}
+
+absl::Status WeightSync::SendStart(
+    const std::vector<AnyActorHandle>& workers) const {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
+                      ps::StrategyRegistry::Get().Create(strategy_, options_));
+  if (!strategy->UsesStart()) return absl::OkStatus();
+  return Annotate(server_.Call<&ps::ParameterServer::StartFromWorkers>(workers)
+                      .Get()
+                      .status(),
+                  "start of the synchronisation");
 }
 
 void WeightSync::Stop() {

@@ -21,12 +21,13 @@ namespace miniray::train {
 class WeightSync {
  public:
   WeightSync(std::string strategy, ps::StrategyOptions options,
-             int num_workers);
+             ps::ServerOptions server_options, int num_workers);
   ~WeightSync();
   WeightSync(const WeightSync&) = delete;
   WeightSync& operator=(const WeightSync&) = delete;
 
-  // INVALID_ARGUMENT or FAILED_PRECONDITION if the strategy cannot be.
+  // INVALID_ARGUMENT or FAILED_PRECONDITION if the strategy cannot be, or not
+  // with so many workers.
   absl::Status Check() const;
 
   // Creates the parameter server; does not wait for it.
@@ -34,6 +35,9 @@ class WeightSync {
 
   // Gives it the worker weights set so far.
   absl::Status SendWorkerWeights() const;
+
+  // Makes worker 0's weights everybody's, if the strategy starts from some.
+  absl::Status SendStart(const std::vector<AnyActorHandle>& workers) const;
 
   // Kills the parameter server. Idempotent.
   void Stop();
@@ -52,6 +56,7 @@ class WeightSync {
 
   const std::string strategy_;
   const ps::StrategyOptions options_;
+  const ps::ServerOptions server_options_;
   const int num_workers_;
   std::map<int, double> weights_;
   ActorHandle<ps::ParameterServer> server_;  // Empty unless started.

@@ -43,10 +43,7 @@ absl::StatusOr<NamedTensors> MomentumStrategy::Aggregate(
 }
 
 void MomentumStrategy::Reset(const NamedTensors& weights) {
-  average_.clear();
-  for (const auto& [name, tensor] : weights) {
-    average_.emplace_back(name, tensor.detach().cpu().clone());
-  }
+  average_ = weights;
 }
 
 MINIRAY_SYNC_STRATEGY("momentum", MomentumStrategy);

@@ -8,6 +8,8 @@
 // element type. All others: the maximum over the workers.
 //
 // Option: momentum, in [0, 1), 0.9 if not given; 0 is "average".
+//
+// The average is the server's weights: there is no other state to save.
 
 #ifndef MINIRAY_PS_STRATEGIES_MOMENTUM_H_
 #define MINIRAY_PS_STRATEGIES_MOMENTUM_H_
@@ -30,7 +32,8 @@ class MomentumStrategy : public SyncStrategy {
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
 
-  // The average starts from `weights` instead of the next mean.
+  // The average starts from `weights` instead of the next mean; RestoreState
+  // does no more.
   void Reset(const NamedTensors& weights) override;
 
  private:

@@ -25,7 +25,7 @@ absl::StatusOr<NamedTensors> WeightedStrategy::Aggregate(
     return absl::FailedPreconditionError(
         absl::StrCat("the weights of all ", contributions.size(),
                      " workers are 0; give one a weight above 0 with "
-                     "SetWorkerWeight"));
+                     "SetWorkerWeight, or let its NumSamples return one"));
   }
   // Relative to the largest, so that no total overflows or vanishes.
   std::vector<double> coefficients;

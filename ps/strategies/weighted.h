@@ -1,10 +1,15 @@
-// "weighted": the mean of all workers, each with the weight that
-// SetWorkerWeight gave it (1 if none), such as its number of samples. Takes no
-// options.
+// "weighted": the mean of all workers, each with its weight. Takes no options.
 //
-// Floating-point tensors, parameters and buffers alike:
-//   sum of weight_k * tensor_k / sum of weight_k.
-// All others: the maximum, over workers of weight 0 too.
+//   weights = sum of weight_k * worker_k / sum of weight_k
+//
+// for floating-point tensors, parameters and buffers alike. All others: the
+// maximum, over workers of weight 0 too.
+//
+// weight_k is the number of samples that the worker tells, if its class has
+// NumSamples, so that this is federated averaging (McMahan et al. 2017,
+// Communication-Efficient Learning of Deep Networks from Decentralized Data).
+// Once SetWorkerWeight was called for any worker, it is what was set there, and
+// 1 for the others.
 
 #ifndef MINIRAY_PS_STRATEGIES_WEIGHTED_H_
 #define MINIRAY_PS_STRATEGIES_WEIGHTED_H_

@@ -14,7 +14,7 @@
 // README begins.
 // The elementwise median, which one outlier does not move. Of an even number of
 // workers: the lower of the two in the middle.
-class MedianStrategy : public miniray::ps::SyncStrategy {
+class LowerMedian : public miniray::ps::SyncStrategy {
  public:
   absl::StatusOr<miniray::NamedTensors> Aggregate(
       absl::Span<const miniray::ps::Contribution> contributions) override {
@@ -29,7 +29,7 @@ class MedianStrategy : public miniray::ps::SyncStrategy {
     return result;
   }
 };
-MINIRAY_SYNC_STRATEGY("median", MedianStrategy);
+MINIRAY_SYNC_STRATEGY("lower_median", LowerMedian);
 // README ends.
 
 #endif  // MINIRAY_TESTS_PS_MEDIAN_STRATEGY_H_

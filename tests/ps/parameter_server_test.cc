@@ -218,7 +218,7 @@ TEST_F(ParameterServerTest, WeightsWithoutEffectAreAnError) {
 }
 
 TEST_F(ParameterServerTest, AStrategyOfTheUsersOwnWorksByName) {
-  StartServer("median");
+  StartServer("lower_median");
   StartWorkers(
       {{{"w", Floats({1})}}, {{"w", Floats({1000})}}, {{"w", Floats({2})}}});
   ASSERT_TRUE(Sync().ok());
@@ -286,8 +286,8 @@ TEST_F(ParameterServerTest, WrongStrategiesAndOptionsAreErrorsOnTheDriver) {
                               .message()),
               HasSubstr("must be in [0, 1), got 1.7"));
   // The actor checks too: it may be of another program.
-  auto server = cluster_->CreateActor<ParameterServer>({}, std::string("mean"),
-                                                       StrategyOptions());
+  auto server = cluster_->CreateActor<ParameterServer>(
+      {}, std::string("mean"), StrategyOptions(), ServerOptions());
   ASSERT_TRUE(server.ok());
   EXPECT_THAT(std::string(server->WaitReady(absl::Seconds(20)).message()),
               HasSubstr("no synchronisation strategy 'mean'"));

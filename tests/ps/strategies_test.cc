@@ -1,5 +1,5 @@
-// The strategies against values worked out by hand. The numbers are such that
-// binary fractions hold them exactly.
+// average, weighted and momentum against values worked out by hand. The numbers
+// are such that binary fractions hold them exactly.
 
 #include <cmath>
 #include <fstream>
@@ -10,29 +10,14 @@
 #include "ATen/ops/scalar_tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/strategy_registry.h"
 #include "tests/ps/median_strategy.h"
-#include "tests/ps/tensors.h"
+#include "tests/ps/strategy_testutil.h"
 
 namespace miniray::ps {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::unique_ptr<SyncStrategy> Create(absl::string_view name,
-                                     const StrategyOptions& options = {}) {
-  auto strategy = StrategyRegistry::Get().Create(name, options);
-  EXPECT_TRUE(strategy.ok()) << strategy.status();
-  return *std::move(strategy);
-}
-
-std::vector<double> AggregateValues(SyncStrategy& strategy,
-                                    std::vector<Contribution> contributions) {
-  absl::StatusOr<NamedTensors> result = strategy.Aggregate(contributions);
-  EXPECT_TRUE(result.ok()) << result.status();
-  return Values(result->front().second);
-}
 
 TEST(AverageTest, IsTheMeanInOrderOfTheModel) {
   auto average = Create("average");
@@ -253,8 +238,8 @@ TEST(MomentumTest, AnotherModelIsAnError) {
   EXPECT_THAT(AggregateValues(*momentum, TwoWorkers(1, 3)), ElementsAre(2));
 }
 
-TEST(MedianTest, TheExampleOfTheReadmeWorks) {
-  auto median = Create("median");
+TEST(LowerMedianTest, TheExampleOfTheReadmeWorks) {
+  auto median = Create("lower_median");
   const auto result = median->Aggregate(
       Contributions({{{"w", Floats({1, 5})}, {"n", Ints({3})}},
                      {{"w", Floats({1000, 7})}, {"n", Ints({4})}},
@@ -274,7 +259,7 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-TEST(MedianTest, TheReadmeShowsTheCodeThatIsTestedHere) {
+TEST(LowerMedianTest, TheReadmeShowsTheCodeThatIsTestedHere) {
   const std::string code = ReadFile("tests/ps/median_strategy.h");
   const std::string begin = "// README begins.\n";
   const size_t from = code.find(begin) + begin.size();

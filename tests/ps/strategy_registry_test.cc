@@ -38,6 +38,33 @@ MINIRAY_SYNC_STRATEGY("echo", EchoStrategy);
 // As when a header stands in two files.
 MINIRAY_SYNC_STRATEGY("echo", EchoStrategy);
 
+// Passes options on, and takes "low" below "high" only.
+class WrapperStrategy : public EchoStrategy {
+ public:
+  static std::vector<OptionSpec> Options() {
+    return {{.name = "low",
+             .default_value = 0.5,
+             .help = "the lower one",
+             .min = 0,
+             .min_allowed = false},
+            {.name = "high",
+             .default_value = 1.0,
+             .help = "the higher one",
+             .min = 0,
+             .max = 2,
+             .min_allowed = false},
+            {.name = "inner.", .default_value = "", .help = "of another"}};
+  }
+  static absl::Status CheckOptions(const OptionMap& options) {
+    if (*options.GetDouble("low", 0) < *options.GetDouble("high", 0)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError("low must be below high");
+  }
+  using EchoStrategy::EchoStrategy;
+};
+MINIRAY_SYNC_STRATEGY("wrapper", WrapperStrategy);
+
 class PlainStrategy : public SyncStrategy {
  public:
   absl::StatusOr<NamedTensors> Aggregate(
@@ -49,8 +76,9 @@ MINIRAY_SYNC_STRATEGY("plain", PlainStrategy);
 MINIRAY_SYNC_STRATEGY("claimed_twice", PlainStrategy);
 MINIRAY_SYNC_STRATEGY("claimed_twice", EchoStrategy);
 
-std::string Echo(const StrategyOptions& options) {
-  auto strategy = StrategyRegistry::Get().Create("echo", options);
+std::string Echo(const StrategyOptions& options,
+                 absl::string_view name = "echo") {
+  auto strategy = StrategyRegistry::Get().Create(name, options);
   if (!strategy.ok()) return std::string(strategy.status().message());
   return (**strategy).Aggregate({})->front().first;
 }
@@ -105,6 +133,26 @@ TEST(StrategyRegistryTest, ChecksBoundsAndTypes) {
               HasSubstr("of type string, got the bool true"));
   EXPECT_THAT(Echo({{"fast", 1}}),
               HasSubstr("of type bool, got the integer 1"));
+}
+
+TEST(StrategyRegistryTest, BoundsMayBeOpenBelow) {
+  EXPECT_THAT(Echo({{"low", 0}}, "wrapper"), HasSubstr("above 0, got 0"));
+  EXPECT_THAT(Echo({{"high", 0.0}}, "wrapper"), HasSubstr("in (0, 2], got 0"));
+  EXPECT_EQ(Echo({{"high", 2}}, "wrapper"), "high=2, low=0.5");
+}
+
+TEST(StrategyRegistryTest, AClassMayCheckItsOptionsTogether) {
+  EXPECT_EQ(Echo({{"low", 1.5}}, "wrapper"), "low must be below high");
+}
+
+TEST(StrategyRegistryTest, OptionsWithAPrefixArePassedOn) {
+  EXPECT_EQ(Echo({{"inner.a", 1}, {"inner.b", "x"}}, "wrapper"),
+            "high=1, inner.a=1, inner.b=\"x\", low=0.5");
+  EXPECT_THAT(Echo({{"inne", 1}}, "wrapper"),
+              HasSubstr("unknown option 'inne'; strategy 'wrapper' takes: low "
+                        "(number above 0, default 0.5): the lower one; high "
+                        "(number in (0, 2], default 1): the higher one; "
+                        "inner.NAME: of another"));
 }
 
 TEST(StrategyRegistryTest, MomentumIsInZeroToOneWithoutOne) {

@@ -2,6 +2,8 @@
 
 #include "train/data_parallel_trainer.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/ps/tensors.h"
@@ -179,6 +181,38 @@ TEST_F(DataParallelTrainerTest, MomentumTakesItsOptions) {
   // Mean 3 initialises; then (3.5 + 5.5) / 2 = 4.5, and 0.5 * 3 + 0.5 * 4.5.
   EXPECT_THAT(Weights(trainer), ElementsAre(3.75, 3.75));
   EXPECT_EQ(trainer.GetSyncStats()->strategy, "momentum (momentum=0.5)");
+}
+
+// Server optimizers step from where the workers started, not from their first
+// mean.
+TEST_F(DataParallelTrainerTest, StrategiesThatNeedAStartGetIt) {
+  TrainerOptions options = TwoWorkers();
+  options.sync_strategy = "fedavgm";
+  options.strategy_options = {{"lr", 0.5}};
+  QuadraticTrainer trainer(options, {.targets = {4, 8}});
+  ASSERT_TRUE(trainer.Train({.epochs = 1}).ok());
+  // From 0, half of the way to the mean of 2 and 4.
+  EXPECT_THAT(Weights(trainer), ElementsAre(1.5, 1.5));
+  EXPECT_EQ(trainer.GetSyncStats()->version, 2);
+}
+
+TEST_F(DataParallelTrainerTest, TooFewWorkersForTheStrategyStartNone) {
+  TrainerOptions options = TwoWorkers();
+  options.sync_strategy = "krum";
+  QuadraticTrainer trainer(options, {});
+  EXPECT_THAT(std::string(trainer.Train({.epochs = 1}).status().message()),
+              AllOf(HasSubstr("sync_strategy: "),
+                    HasSubstr("2 * num_malicious + 3 workers")));
+  EXPECT_TRUE(trainer.configs.empty());
+}
+
+TEST_F(DataParallelTrainerTest, WorkersWithoutFiniteWeightsMayBeDropped) {
+  TrainerOptions options = TwoWorkers();
+  options.server_options.non_finite = ps::NonFinitePolicy::kDropWorker;
+  QuadraticTrainer trainer(options, {.targets = {4, INFINITY}});
+  ASSERT_TRUE(trainer.Train({.epochs = 1}).ok());
+  EXPECT_THAT(Weights(trainer), ElementsAre(2, 2));
+  EXPECT_EQ(trainer.GetSyncStats()->contributions_refused, 1);
 }
 
 TEST_F(DataParallelTrainerTest, WorkerWeightsHoldFromBeforeTrain) {

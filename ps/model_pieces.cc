@@ -1,0 +1,167 @@
+#include "ps/model_pieces.h"
+
+#include <algorithm>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/view_as_real.h"
+#include "ps/parallel_for.h"
+#include "ps/tensor_math.h"
+
+namespace miniray::ps {
+namespace {
+
+// Elements that one thread computes at a time; fewer of a type that has to be
+// converted, so that what is converted stays in the cache.
+constexpr int64_t kPiece = 1 << 18;
+constexpr int64_t kNarrowPiece = 1 << 13;
+
+struct Stretch {
+  size_t tensor;
+  int64_t begin, size;
+};
+
+int64_t PieceSize(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble ? kPiece : kNarrowPiece;
+}
+
+std::vector<Stretch> Stretches(const std::vector<at::Tensor>& model) {
+  std::vector<Stretch> stretches;
+  for (size_t i = 0; i < model.size(); ++i) {
+    if (!model[i].defined()) continue;
+    const int64_t numel = model[i].numel();
+    const int64_t step = PieceSize(model[i].scalar_type());
+    for (int64_t begin = 0; begin < numel; begin += step) {
+      stretches.push_back({i, begin, std::min(step, numel - begin)});
+    }
+  }
+  return stretches;
+}
+
+// The tensors in the form that they are computed in; undefined where they are
+// not floating-point.
+std::vector<at::Tensor> RealTensors(const NamedTensors& model) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : model) {
+    at::Tensor real;
+    if (tensor.defined() && IsFloat(tensor)) {
+      real = tensor.detach().cpu();
+      if (real.is_complex()) real = at::view_as_real(real.resolve_conj());
+      real = real.contiguous();
+    }
+    tensors.push_back(std::move(real));
+  }
+  return tensors;
+}
+
+template <class From, class To>
+void Convert(const From* from, int64_t size, To* to) {
+  for (int64_t i = 0; i < size; ++i) {
+    to[i] = static_cast<To>(static_cast<float>(from[i]));
+  }
+}
+
+// Memory for the converted tensors of one piece.
+template <class T>
+class Converted {
+ public:
+  explicit Converted(const Stretch& stretch) : stretch_(stretch) {}
+
+  // Returns where the stretch of the tensor lies as T.
+  T* Load(const at::Tensor& tensor) {
+    if (!tensor.defined()) return nullptr;
+    if (tensor.scalar_type() == c10::CppTypeToScalarType<T>::value) {
+      return tensor.data_ptr<T>() + stretch_.begin;
+    }
+    memory_.emplace_back(static_cast<size_t>(stretch_.size));
+    T* const to = memory_.back().data();
+    if (tensor.scalar_type() == at::kHalf) {
+      Convert(tensor.data_ptr<at::Half>() + stretch_.begin, stretch_.size, to);
+    } else {
+      Convert(tensor.data_ptr<at::BFloat16>() + stretch_.begin, stretch_.size,
+              to);
+    }
+    return to;
+  }
+
+  // Brings what Load returned back to the tensor.
+  void Store(const at::Tensor& tensor, const T* from) const {
+    if (!tensor.defined()) return;
+    if (tensor.scalar_type() == at::kHalf) {
+      Convert(from, stretch_.size,
+              tensor.data_ptr<at::Half>() + stretch_.begin);
+    } else if (tensor.scalar_type() == at::kBFloat16) {
+      Convert(from, stretch_.size,
+              tensor.data_ptr<at::BFloat16>() + stretch_.begin);
+    }
+  }
+
+ private:
+  const Stretch stretch_;
+  std::vector<std::vector<T>> memory_;
+};
+
+using Models = std::vector<std::vector<at::Tensor>>;
+
+template <class T>
+void Run(size_t index, const Stretch& stretch, const Models& read,
+         const Models& written,
+         absl::FunctionRef<void(const ModelPiece<T>&)> work) {
+  Converted<T> converted(stretch);
+  ModelPiece<T> piece = {.index = index,
+                         .tensor = stretch.tensor,
+                         .begin = stretch.begin,
+                         .size = stretch.size};
+  for (const auto& model : read) {
+    piece.read.push_back(converted.Load(model[stretch.tensor]));
+  }
+  for (const auto& model : written) {
+    piece.written.push_back(converted.Load(model[stretch.tensor]));
+  }
+  work(piece);
+  for (size_t i = 0; i < written.size(); ++i) {
+    converted.Store(written[i][stretch.tensor], piece.written[i]);
+  }
+}
+
+}  // namespace
+
+void ForEachPiece(
+    absl::Span<const NamedTensors* const> read,
+    absl::Span<NamedTensors* const> written,
+    absl::FunctionRef<void(const ModelPiece<float>&)> work,
+    absl::FunctionRef<void(const ModelPiece<double>&)> work_double) {
+  Models read_tensors;
+  for (const NamedTensors* model : read) {
+    read_tensors.push_back(RealTensors(*model));
+  }
+  Models written_tensors;
+  for (const NamedTensors* model : written) {
+    written_tensors.push_back(RealTensors(*model));
+  }
+  const std::vector<Stretch> stretches = Stretches(read_tensors.front());
+  ParallelFor(static_cast<int64_t>(stretches.size()), [&](int64_t i) {
+    const auto index = static_cast<size_t>(i);
+    const Stretch& stretch = stretches[index];
+    if (read_tensors.front()[stretch.tensor].scalar_type() == at::kDouble) {
+      Run<double>(index, stretch, read_tensors, written_tensors, work_double);
+    } else {
+      Run<float>(index, stretch, read_tensors, written_tensors, work);
+    }
+  });
+}
+
+size_t CountPieces(const NamedTensors& model) {
+  return Stretches(RealTensors(model)).size();
+}
+
+std::vector<const NamedTensors*> ModelsOf(
+    absl::Span<const Contribution> contributions) {
+  std::vector<const NamedTensors*> models;
+  models.reserve(contributions.size());
+  for (const Contribution& contribution : contributions) {
+    models.push_back(&contribution.tensors);
+  }
+  return models;
+}
+
+}  // namespace miniray::ps

@@ -1,0 +1,129 @@
+#include "ps/strategies/krum_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ps/kernels.h"
+#include "ps/model_pieces.h"
+
+namespace miniray::ps {
+namespace {
+
+constexpr int64_t kDefaultNumMalicious = 1;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Elements of all workers that stay in the cache while pairs are formed.
+constexpr int64_t kBlock = 4096;
+
+size_t NumPairs(size_t n) { return n * (n - 1) / 2; }
+
+// Where the pair a < b of n stands.
+size_t PairIndex(size_t n, size_t a, size_t b) {
+  return NumPairs(n) - NumPairs(n - a) + (b - a - 1);
+}
+
+double Score(absl::Span<const double> distances, size_t n,
+             const std::vector<size_t>& pool, int64_t num_malicious,
+             size_t member) {
+  std::vector<double> others;
+  for (const size_t other : pool) {
+    if (other == member) continue;
+    const double distance = distances[PairIndex(n, std::min(member, other),
+                                                std::max(member, other))];
+    others.push_back(std::isfinite(distance) ? distance : kInfinity);
+  }
+  std::sort(others.begin(), others.end());
+  const int64_t wanted = std::max<int64_t>(
+      1, static_cast<int64_t>(pool.size()) - num_malicious - 2);
+  double score = 0;
+  for (size_t i = 0; i < others.size() && static_cast<int64_t>(i) < wanted;
+       ++i) {
+    score += others[i];
+  }
+  return score;
+}
+
+}  // namespace
+
+OptionSpec NumMaliciousOption() {
+  return {.name = "num_malicious",
+          .default_value = kDefaultNumMalicious,
+          .help = "how many workers may be broken",
+          .min = 0};
+}
+
+int64_t NumMalicious(const StrategyOptions& options) {
+  return *options.GetInt("num_malicious", kDefaultNumMalicious);
+}
+
+absl::Status CheckMajority(absl::string_view strategy, int64_t num_workers,
+                           int64_t factor, int64_t num_malicious) {
+  constexpr int64_t kMore = 3;
+  const int64_t most = (num_workers - kMore) / factor;
+  if (num_workers >= kMore && num_malicious <= most) return absl::OkStatus();
+  const std::string rule = absl::StrCat(
+      "strategy '", strategy, "' with num_malicious=", num_malicious,
+      " needs at least ", factor, " * num_malicious + ", kMore,
+      " workers, and there are ", num_workers);
+  return absl::InvalidArgumentError(
+      num_workers >= kMore
+          ? absl::StrCat(rule, "; so many allow num_malicious up to ", most)
+          : rule);
+}
+
+std::vector<double> PairDistances(
+    absl::Span<const Contribution> contributions) {
+  const size_t n = contributions.size();
+  const size_t pairs = NumPairs(n);
+  // Each piece has sums of its own, so that their order is always the same.
+  std::vector<double> partial(CountPieces(contributions.front().tensors) *
+                              pairs);
+  const auto work = [&](const auto& piece) {
+    double* const sums = partial.data() + piece.index * pairs;
+    for (int64_t begin = 0; begin < piece.size; begin += kBlock) {
+      const int64_t length = std::min(kBlock, piece.size - begin);
+      size_t pair = 0;
+      for (size_t a = 0; a < n; ++a) {
+        for (size_t b = a + 1; b < n; ++b) {
+          sums[pair++] += SquaredDistance(piece.read[a] + begin,
+                                          piece.read[b] + begin, length);
+        }
+      }
+    }
+  };
+  ForEachPiece(ModelsOf(contributions), {}, work, work);
+  std::vector<double> distances(pairs);
+  for (size_t i = 0; i < partial.size(); ++i) {
+    distances[i % pairs] += partial[i];
+  }
+  return distances;
+}
+
+std::vector<size_t> KrumOrder(absl::Span<const double> distances, size_t n,
+                              const std::vector<size_t>& pool,
+                              int64_t num_malicious) {
+  std::vector<std::pair<double, size_t>> scores;
+  for (const size_t member : pool) {
+    scores.emplace_back(Score(distances, n, pool, num_malicious, member),
+                        member);
+  }
+  std::stable_sort(
+      scores.begin(), scores.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<size_t> order;
+  for (const auto& [score, member] : scores) order.push_back(member);
+  return order;
+}
+
+std::vector<Contribution> Select(absl::Span<const Contribution> contributions,
+                                 std::vector<size_t> indices) {
+  std::sort(indices.begin(), indices.end());
+  std::vector<Contribution> selected;
+  for (const size_t index : indices) selected.push_back(contributions[index]);
+  return selected;
+}
+
+}  // namespace miniray::ps
