@@ -47,6 +47,10 @@ ReadOnly<NamedTensors> LendStateDict(const torch::nn::Module& module) {
   return {std::move(tensors)};
 }
 
+std::vector<std::string> BufferNames(const torch::nn::Module& module) {
+  return module.named_buffers().keys();
+}
+
 void ShareParameters(torch::nn::Module& module) {
   const NamedTensors now = TensorsOf(module);
   for (const auto& [name, tensor] : now) {

@@ -7,6 +7,9 @@
 #ifndef MINIRAY_TRAIN_STATE_DICT_H_
 #define MINIRAY_TRAIN_STATE_DICT_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "torch/nn/module.h"
@@ -28,6 +31,9 @@ ReadOnly<NamedTensors> LendStateDict(const torch::nn::Module& module);
 // They keep their values, and optimizers that hold them go on. Once, after the
 // module was made.
 void ShareParameters(torch::nn::Module& module);
+
+// Returns the full names of the module's buffers: for a worker's BufferNames.
+std::vector<std::string> BufferNames(const torch::nn::Module& module);
 
 // Copies `weights` into the module's parameters and buffers, wherever they are;
 // optimizers that hold the parameters go on with the new values. The order does

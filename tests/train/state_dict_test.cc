@@ -51,6 +51,12 @@ TEST(StateDictTest, IsACopyWithoutGradients) {
   EXPECT_TRUE(at::equal(Find(state, "0.weight"), before));
 }
 
+TEST(BufferNamesTest, AreThoseOfTheStateDict) {
+  EXPECT_THAT(
+      BufferNames(*MakeModel()),
+      ElementsAre("1.running_mean", "1.running_var", "1.num_batches_tracked"));
+}
+
 TEST(LendStateDictTest, IsTheModulesOwnMemory) {
   auto model = MakeModel();
   const ReadOnly<NamedTensors> lent = LendStateDict(*model);
