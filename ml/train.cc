@@ -57,8 +57,11 @@ ABSL_FLAG(int64_t, sync_interval, 5,
           "last epoch always ends with one");
 ABSL_FLAG(std::string, sync_strategy, "average",
           "how the workers' weights become one: average, weighted, momentum, "
-          "or one that a plug-in brings");
-ABSL_FLAG(double, momentum, 0.9, "option of the strategy momentum");
+          "median, trimmed_mean, krum, multi_krum, bulyan, fedavgm, fedadam, "
+          "fedyogi, fedadagrad, diloco, dp, or one that a plug-in brings");
+ABSL_FLAG(double, momentum, 0.9,
+          "option of the strategy momentum; those of others are in "
+          "sync-options");
 ABSL_FLAG(std::string, sync_options, "",
           "further options of the strategy: name=value,name=value");
 ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/data/mix64.h"
+#include "ml/gan/architecture.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ml {
@@ -135,6 +136,25 @@ absl::StatusOr<NamedTensors> GanWorker::GetWeights() const {
 absl::StatusOr<ReadOnly<NamedTensors>> GanWorker::LendWeights() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
   return ReadOnly<NamedTensors>{gan_->Weights()};
+}
+
+absl::StatusOr<std::vector<std::string>> GanWorker::BufferNames() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  const GanOptions& options = gan_->options();
+  std::vector<std::string> names;
+  for (const GanNetwork network : kGanNetworks) {
+    for (const TensorSpec& spec :
+         GanTensors(network, options.latent_dim, options.shape)) {
+      if (!spec.is_buffer) continue;
+      names.push_back(absl::StrCat(GanNetworkName(network), ".", spec.name));
+    }
+  }
+  return names;
+}
+
+absl::StatusOr<int64_t> GanWorker::NumSamples() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return dataset_.size();
 }
 
 absl::Status GanWorker::SetWeights(NamedTensors weights) {

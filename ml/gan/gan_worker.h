@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -86,6 +87,9 @@ class GanWorker {
   absl::StatusOr<NamedTensors> GetWeights() const;
   // The model's own memory, for the parameter server.
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() const;
+  // Also for it: the running statistics, and the images of the shard.
+  absl::StatusOr<std::vector<std::string>> BufferNames() const;
+  absl::StatusOr<int64_t> NumSamples() const;
   absl::Status SetWeights(NamedTensors weights);
 
   absl::StatusOr<GanShard> DescribeShard() const;
@@ -110,6 +114,7 @@ class GanWorker {
 MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::LoadDataShard, &GanWorker::TrainEpoch,
               &GanWorker::GetWeights, &GanWorker::LendWeights,
+              &GanWorker::BufferNames, &GanWorker::NumSamples,
               &GanWorker::SetWeights, &GanWorker::DescribeShard,
               &GanWorker::ReportTo);
 

@@ -49,6 +49,28 @@ TEST(GanWorkerTest, ReportsTheEpoch) {
   EXPECT_NEAR(metrics->at("g_loss"), std::log(2.0), 0.1);
 }
 
+TEST(GanWorkerTest, TellsTheParameterServerOfSamplesAndBuffers) {
+  GanWorker worker(TinyOptions());
+  EXPECT_EQ(worker.NumSamples().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(worker.BufferNames().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(worker.LoadDataShard(1, 2), absl::OkStatus());
+  EXPECT_EQ(*worker.NumSamples(), 24);
+  // BatchNorm's, and nothing else: what their names end in.
+  const std::vector<std::string> buffers = *worker.BufferNames();
+  std::vector<std::string> expected;
+  const NamedTensors weights = *worker.GetWeights();
+  for (const auto& [name, tensor] : weights) {
+    if (name.find("running_") != std::string::npos ||
+        name.find("num_batches") != std::string::npos) {
+      expected.push_back(name);
+    }
+  }
+  EXPECT_FALSE(expected.empty());
+  EXPECT_EQ(buffers, expected);
+}
+
 TEST(GanWorkerTest, ABatchLargerThanTheShardIsTheShard) {
   GanWorkerOptions options = TinyOptions();
   options.batch_size = 1000;
