@@ -1,5 +1,7 @@
 #include "runtime/actor/actor_server.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -12,8 +14,10 @@
 #include "proto/actor.grpc.pb.h"
 #include "runtime/actor/call_stream.h"
 #include "runtime/actor/hosted_actor.h"
+#include "runtime/actor/local_call_server.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/local/local_socket.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
@@ -114,7 +118,36 @@ absl::StatusOr<v1::FetchObjectRequest> ParseFetch(
   return request;
 }
 
+constexpr size_t kMaxCallerIdBytes = 128;
+
 constexpr char kNotHere[] = "this process of the actor does not live here";
+
+// See AttachStream.
+absl::Status Attach(ActorTable* table, const StreamMetadata& metadata,
+                    const MakeSessionStream& make) {
+  const std::shared_ptr<HostedActor> actor = table->Find(metadata(kActorKey));
+  int32_t incarnation = -1;
+  if (actor == nullptr ||
+      !absl::SimpleAtoi(metadata(kIncarnationKey), &incarnation) ||
+      incarnation != actor->incarnation()) {
+    return absl::NotFoundError(kNotHere);
+  }
+  const std::string caller = metadata(kCallerKey);
+  if (caller.empty() || caller.size() > kMaxCallerIdBytes) {
+    return absl::InvalidArgumentError("the stream names no session");
+  }
+  const absl::StatusOr<SegmentName> probe =
+      SegmentName::Parse(metadata(kSharedMemoryKey));
+  const bool reads_memory = probe.ok() && BorrowedMemory::CanRead(*probe);
+  if (!actor->Attach(caller, reads_memory,
+                     [&](std::shared_ptr<CallSession> session) {
+                       return make(actor, std::move(session));
+                     })) {
+    return absl::ResourceExhaustedError(
+        "too many processes hold sessions with this actor");
+  }
+  return absl::OkStatus();
+}
 
 class Service : public v1::ActorService::WithRawCallbackMethod_FetchObject<
                     v1::ActorService::WithCallbackMethod_Inspect<
@@ -128,35 +161,18 @@ class Service : public v1::ActorService::WithRawCallbackMethod_FetchObject<
     if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
       return new RefusedStream(status);
     }
-    const std::shared_ptr<HostedActor> actor =
-        table_->Find(Metadata(context, kActorKey));
-    int32_t incarnation = -1;
-    if (actor == nullptr ||
-        !absl::SimpleAtoi(Metadata(context, kIncarnationKey), &incarnation) ||
-        incarnation != actor->incarnation()) {
-      return new RefusedStream(absl::NotFoundError(kNotHere));
-    }
-    const std::string caller = Metadata(context, kCallerKey);
-    if (caller.empty() || caller.size() > kMaxCallerIdBytes) {
-      return new RefusedStream(
-          absl::InvalidArgumentError("the stream names no session"));
-    }
-    const absl::StatusOr<SegmentName> probe =
-        SegmentName::Parse(Metadata(context, kSharedMemoryKey));
-    const bool reads_memory = probe.ok() && BorrowedMemory::CanRead(*probe);
     std::shared_ptr<CallStream> stream;
-    const bool attached = actor->Attach(
-        caller, reads_memory, [&](std::shared_ptr<CallSession> session) {
+    const absl::Status status = Attach(
+        table_, [&](const char* key) { return Metadata(context, key); },
+        [&](std::shared_ptr<HostedActor> actor,
+            std::shared_ptr<CallSession> session) {
           stream = CallStream::Make(
               context, std::move(session), [actor](CallStream* ended) {
                 actor->OnStreamEnded(ended->session(), ended);
               });
           return stream;
         });
-    if (!attached) {
-      return new RefusedStream(absl::ResourceExhaustedError(
-          "too many processes hold sessions with this actor"));
-    }
+    if (!status.ok()) return new RefusedStream(status);
     return stream.get();
   }
 
@@ -196,8 +212,6 @@ class Service : public v1::ActorService::WithRawCallbackMethod_FetchObject<
   }
 
  private:
-  static constexpr size_t kMaxCallerIdBytes = 128;
-
   const std::string token_;
   ActorTable* const table_;
 };
@@ -213,6 +227,7 @@ class ActorServerImpl : public ActorServer {
     for (auto& [id, actor] : table_->TakeAll()) {
       actor->End(absl::CancelledError("the process ends"));
     }
+    local_.reset();
     if (server_ != nullptr) {
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
     }
@@ -232,7 +247,7 @@ class ActorServerImpl : public ActorServer {
                        ": is it an address of this machine?"));
     }
     address_ = JoinHostPort(options_.host, port);
-    return absl::OkStatus();
+    return ListenLocally();
   }
 
   const std::string& address() const override { return address_; }
@@ -262,10 +277,31 @@ class ActorServerImpl : public ActorServer {
   }
 
  private:
+  absl::Status ListenLocally() {
+    MR_ASSIGN_OR_RETURN(const bool wanted, LocalTransportFromEnvironment());
+    // Certificates prove who calls, and nothing else would here.
+    if (!wanted || !TlsDir().empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<LocalCallServer>> server =
+        LocalCallServer::Start(
+            {address_, options_.token,
+             [table = table_](const StreamMetadata& metadata,
+                              const MakeSessionStream& make) {
+               return Attach(table.get(), metadata, make);
+             }});
+    if (server.ok()) {
+      local_ = *std::move(server);
+    } else {
+      LOG(WARNING) << "calls inside this machine go through TCP: "
+                   << server.status().message();
+    }
+    return absl::OkStatus();
+  }
+
   const Options options_;
   const std::shared_ptr<ActorTable> table_;
   Service service_;
   std::string address_;
+  std::unique_ptr<LocalCallServer> local_;  // Null: there is none.
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -69,42 +69,48 @@ void CallSession::OnFrame(SessionStream* from, const absl::Cord& bytes) {
   absl::MutexLock lock(&mu_);
   if (from != stream_.get()) return;
   reading_ = false;
+  std::vector<Batch> batches;
   const absl::Status status =
-      frame.ok() ? Accept(*std::move(frame), bytes.size()) : frame.status();
+      frame.ok() ? Accept(&*frame, bytes.size(), &batches) : frame.status();
+  if (status.ok()) {
+    UpdateStalled();
+    // Before the calls run: gRPC serializes what is asked of a connection, and
+    // the first reply would wait for this, or go through one more thread.
+    ReadMore();
+  }
+  for (Batch& batch : batches) Push(std::move(batch));
   if (!status.ok()) return stream_->Finish(status);
-  UpdateStalled();
-  ReadMore();
+  for (const uint64_t id : frame->cancelled) CancelCall(id);
+  WriteMore();
 }
 
-absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
-  if (frame.reads_memory) shares_replies_.store(true);
-  for (const uint64_t id : frame.acknowledged) {
+void CallSession::Push(Batch batch) {
+  for (const auto& call : batch.queue->Push(std::move(batch.calls))) {
+    pending_bytes_ -= call->bytes;
+    pending_.erase(call->message.call_id);
+    Refuse(call->message.call_id,
+           absl::UnavailableError("the actor is ending"));
+  }
+  owner_->OnQueued(batch.queue);
+}
+
+absl::Status CallSession::Accept(CallFrame* frame, uint64_t bytes,
+                                 std::vector<Batch>* batches) {
+  if (frame->reads_memory) shares_replies_.store(true);
+  for (const uint64_t id : frame->acknowledged) {
     auto it = replies_.find(id);
     if (it == replies_.end()) continue;
     reply_bytes_ -= it->second.size();
     replies_.erase(it);
   }
-  for (const std::string& id : frame.released) owner_->OnReleased(id);
+  for (const std::string& id : frame->released) owner_->OnReleased(id);
   // Shared arguments are not in the frame, but take memory all the same.
-  const uint64_t each = bytes / std::max<size_t>(frame.calls.size(), 1);
+  const uint64_t each = bytes / std::max<size_t>(frame->calls.size(), 1);
   const int64_t now = absl::GetCurrentTimeNanos() / 1000;
-  CallQueue* queue = nullptr;
-  std::vector<std::unique_ptr<QueuedCall>> calls;
-  auto push = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (calls.empty()) return;
-    for (const auto& call : queue->Push(std::exchange(calls, {}))) {
-      pending_bytes_ -= call->bytes;
-      pending_.erase(call->message.call_id);
-      Refuse(call->message.call_id,
-             absl::UnavailableError("the actor is ending"));
-    }
-    owner_->OnQueued(queue);
-  };
-  for (CallMessage& message : frame.calls) {
+  for (CallMessage& message : frame->calls) {
     const uint64_t id = message.call_id;
     if (id <= last_call_id_) continue;  // It came with an earlier stream.
     if (id != last_call_id_ + 1) {
-      push();
       return absl::InvalidArgumentError(
           absl::StrCat("call ", id, " follows call ", last_call_id_));
     }
@@ -117,8 +123,6 @@ absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
       Refuse(id, closing_.has_value() ? *closing_ : next.status());
       continue;
     }
-    if (*next != queue) push();
-    queue = *next;
     auto call = std::make_unique<QueuedCall>();
     call->session = shared_from_this();
     call->bytes = each;
@@ -129,11 +133,11 @@ absl::Status CallSession::Accept(CallFrame frame, uint64_t bytes) {
     call->arrival_unix_us = now;
     pending_.emplace(id, call.get());
     pending_bytes_ += call->bytes;
-    calls.push_back(std::move(call));
+    if (batches->empty() || batches->back().queue != *next) {
+      batches->push_back({*next, {}});
+    }
+    batches->back().calls.push_back(std::move(call));
   }
-  push();
-  for (const uint64_t id : frame.cancelled) CancelCall(id);
-  WriteMore();
   return absl::OkStatus();
 }
 
@@ -214,20 +218,21 @@ bool CallSession::OnEnded(SessionStream* from) {
 }
 
 void CallSession::WriteMore() {
-  if (stream_ == nullptr || writing_) return;
-  if (outbox_.empty()) {
-    if (closing_.has_value() && pending_.empty()) stream_->Finish(*closing_);
-    return;
+  while (stream_ != nullptr && !writing_ && !outbox_.empty()) {
+    absl::Cord frame;
+    do {
+      outbox_bytes_ -= outbox_.front().size();
+      frame.Append(std::move(outbox_.front()));
+      outbox_.pop_front();
+    } while (!outbox_.empty() &&
+             frame.size() + outbox_.front().size() <= kFrameBytes);
+    // Where more calls run or wait, their replies may go together.
+    writing_ = !stream_->Write(frame, pending_.empty() && outbox_.empty());
   }
-  absl::Cord frame;
-  do {
-    outbox_bytes_ -= outbox_.front().size();
-    frame.Append(std::move(outbox_.front()));
-    outbox_.pop_front();
-  } while (!outbox_.empty() &&
-           frame.size() + outbox_.front().size() <= kFrameBytes);
-  writing_ = true;
-  stream_->Write(frame);
+  if (stream_ != nullptr && !writing_ && closing_.has_value() &&
+      pending_.empty()) {
+    stream_->Finish(*closing_);
+  }
 }
 
 void CallSession::ReadMore() {

@@ -31,9 +31,11 @@ namespace internal {
 class SessionStream {
  public:
   virtual ~SessionStream() = default;
-  // Sends a frame; CallSession::OnWritten follows. REQUIRES: the one before was
+  // Sends a frame; CallSession::OnWritten follows, unless this returns true: it
+  // is written already. at_once: nothing else is under way, so that the frame
+  // need not wait for others to go with it. REQUIRES: the one before was
   // written.
-  virtual void Write(const absl::Cord& frame) = 0;
+  virtual bool Write(const absl::Cord& frame, bool at_once) = 0;
   // Reads the next frame; CallSession::OnFrame follows if one comes.
   virtual void Read() = 0;
   // Ends the stream; what else is called after it has no effect.
@@ -106,8 +108,17 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   const std::string& caller() const { return caller_; }
 
  private:
-  absl::Status Accept(CallFrame frame, uint64_t bytes)
+  // Calls that follow each other into one queue.
+  struct Batch {
+    CallQueue* queue = nullptr;
+    CallQueue::Calls calls;
+  };
+  // Takes in a frame. Its calls are to be pushed after it, also if it fails;
+  // then what it cancels.
+  absl::Status Accept(CallFrame* frame, uint64_t bytes,
+                      std::vector<Batch>* batches)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Push(Batch batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CancelCall(uint64_t call_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Refuse(uint64_t call_id, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -56,11 +56,12 @@ void CallStream::OnDone() {
   self_.reset();
 }
 
-void CallStream::Write(const absl::Cord& frame) {
+bool CallStream::Write(const absl::Cord& frame, bool) {
   absl::MutexLock lock(&mu_);
-  if (ended_) return;
+  if (ended_) return false;
   outgoing_ = ToByteBuffer(frame);
   StartWrite(&outgoing_);
+  return false;
 }
 
 void CallStream::Read() {

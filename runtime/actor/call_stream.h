@@ -33,7 +33,7 @@ class CallStream : public ChannelReactor, public SessionStream {
   void OnCancel() override;
   void OnDone() override;
 
-  void Write(const absl::Cord& frame) override;
+  bool Write(const absl::Cord& frame, bool at_once) override;
   void Read() override;
   void Finish(const absl::Status& status) override;
   void Cancel() override;

@@ -10,6 +10,8 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/fault_injector.h"
+#include "runtime/rpc/tls.h"
 #include "runtime/shm/borrowed_memory.h"
 #include "runtime/shm/shared_memory.h"
 #include "runtime/wire/call_messages.h"
@@ -172,9 +174,22 @@ void ActorConnection::Connect() {
   if (const Segment* probe = SharedMemory::Get().probe(); probe != nullptr) {
     metadata.emplace_back(kSharedMemoryKey, probe->name().ToString());
   }
-  stream_ = ActorStream::Start(shared_from_this(),
-                               options_.channels->Get(info_.address()),
-                               options_.token, metadata);
+  stream_ = nullptr;
+  if (TriesLocal()) {
+    stream_ = StartLocalActorStream(shared_from_this(), info_.address(),
+                                    options_.token, metadata);
+  }
+  stream_is_local_ = stream_ != nullptr;
+  if (stream_is_local_) return;
+  stream_ = GrpcActorStream::Start(shared_from_this(),
+                                   options_.channels->Get(info_.address()),
+                                   options_.token, metadata);
+}
+
+bool ActorConnection::TriesLocal() const {
+  // Only TLS proves who a user is, and only channels have faults.
+  return options_.local_transport && avoid_local_ != info_.address() &&
+         TlsDir().empty() && FaultInterceptors().empty();
 }
 
 void ActorConnection::Pause(std::function<void()> step) {
@@ -211,6 +226,10 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
       GoIdle();
     } else if (!Needed()) {
       GoIdle();
+    } else if (stream_is_local_ && !was_connected &&
+               status.code() == absl::StatusCode::kUnavailable) {
+      avoid_local_ = info_.address();
+      Connect();
     } else {
       if (was_connected && absl::Now() - connected_at_ >= kGoodStream) {
         EndTrouble();
@@ -236,6 +255,7 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
 void ActorConnection::OnSession(const SessionMessage& session,
                                 Outcomes* outcomes) {
   state_ = State::kConnected;
+  avoid_local_.clear();
   connected_at_ = absl::Now();
   shares_calls_ = session.reads_memory;
   const absl::StatusOr<SegmentName> probe =

@@ -58,6 +58,8 @@ class ActorConnection : public CallOwner,
     std::string head_address;  // For messages.
     absl::Duration reconnect_timeout = absl::Seconds(60);
     std::shared_ptr<ChannelPool> channels;
+    // Actors on this machine are called through unix sockets where that can be.
+    bool local_transport = true;
     Lookup lookup;
     // For results that stay with the actor. May be null.
     std::weak_ptr<ObjectFetcher> fetcher;
@@ -118,6 +120,7 @@ class ActorConnection : public CallOwner,
   void OnInfo(v1::ActorInfo info, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool TriesLocal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Goes on with `step` after the present back-off.
   void Pause(std::function<void()> step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GoIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -149,6 +152,9 @@ class ActorConnection : public CallOwner,
   // Sees to it that the result that stayed with the actor is released.
   void HoldResult(CallState* call, const absl::Cord& reference)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes in a frame.
+  void Accept(ActorStream* stream, const absl::Cord& bytes, Outcomes* outcomes)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Cord NextFrame() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The session is over, and with it what the actor knew of it. Calls that were
@@ -193,6 +199,10 @@ class ActorConnection : public CallOwner,
   absl::Status death_ ABSL_GUARDED_BY(mu_);
   v1::ActorInfo info_ ABSL_GUARDED_BY(mu_);  // As last heard from the head.
   std::shared_ptr<ActorStream> stream_ ABSL_GUARDED_BY(mu_);
+  bool stream_is_local_ ABSL_GUARDED_BY(mu_) = false;
+  // The process at this address had a unix socket that led nowhere; until a
+  // session is there.
+  std::string avoid_local_ ABSL_GUARDED_BY(mu_);
 
   // The session. Its id is empty before the first stream to a process.
   std::string session_id_ ABSL_GUARDED_BY(mu_);

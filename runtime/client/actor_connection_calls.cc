@@ -197,9 +197,12 @@ void ActorConnection::OnWritable(ActorStream* stream) {
 }
 
 void ActorConnection::Pump() {
-  if (state_ != State::kConnected || !stream_->writable()) return;
-  const absl::Cord frame = NextFrame();
-  if (!frame.empty()) stream_->Write(frame);
+  while (state_ == State::kConnected && stream_->writable()) {
+    const absl::Cord frame = NextFrame();
+    if (frame.empty()) return;
+    // Where calls are under way, more may follow and go together.
+    stream_->Write(frame, sent_.size() <= 1 && unsent_.empty());
+  }
 }
 
 absl::Cord ActorConnection::NextFrame() {
@@ -240,6 +243,16 @@ absl::Cord ActorConnection::NextFrame() {
 }
 
 void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
+  Outcomes outcomes;
+  Accept(stream, bytes, &outcomes);
+  // Before anybody is woken: gRPC serializes what is asked of a connection, and
+  // the next call of one who waits would go through one more thread.
+  stream->Read();
+  Run(std::move(outcomes));
+}
+
+void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
+                             Outcomes* outcomes) {
   absl::StatusOr<ReplyFrame> frame =
       DecodeReplyFrame(bytes, &DecodeSharedBytes);
   if (!frame.ok()) {
@@ -248,46 +261,42 @@ void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
     stream->Cancel();
     return;
   }
-  Outcomes outcomes;
-  {
-    absl::MutexLock lock(&mu_);
-    if (stream_.get() != stream) return;
-    if (frame->session.has_value() && state_ == State::kConnecting) {
-      OnSession(*frame->session, &outcomes);
-    }
-    if (state_ != State::kConnected) return;
-    last_reply_ = absl::Now();
-    for (ReplyMessage& reply : frame->replies) {
-      acknowledged_.push_back(reply.call_id);
-      acknowledged_bytes_ += reply.result.size();
-      auto it = sent_.find(reply.call_id);
-      if (it == sent_.end()) continue;  // It came before.
-      PendingCall& call = *it->second;
-      pending_bytes_ -= call.body.size();
-      unsent_.Done(call);
-      if (trouble_since_ != absl::InfiniteFuture()) EndTrouble();
-      Outcome& outcome = outcomes.emplace_back();
-      outcome.state = std::move(call.state);
-      outcome.state->set_owner_data(nullptr);
-      outcome.holds = std::move(call.holds);
-      if (reply.status.ok()) {
-        if (outcome.state->by_reference()) {
-          HoldResult(outcome.state.get(), reply.result);
-        }
-        outcome.result = std::move(reply.result);
-      } else {
-        outcome.result = std::move(reply.status);
-        outcome.where = Where();
-      }
-      sent_.erase(it);
-    }
-    // What waited for these replies may follow.
-    if (acknowledged_.size() >= kMaxUnacknowledged ||
-        acknowledged_bytes_ >= kMaxUnacknowledgedBytes || !unsent_.empty()) {
-      Pump();
-    }
+  absl::MutexLock lock(&mu_);
+  if (stream_.get() != stream) return;
+  if (frame->session.has_value() && state_ == State::kConnecting) {
+    OnSession(*frame->session, outcomes);
   }
-  Run(std::move(outcomes));
+  if (state_ != State::kConnected) return;
+  last_reply_ = absl::Now();
+  for (ReplyMessage& reply : frame->replies) {
+    acknowledged_.push_back(reply.call_id);
+    acknowledged_bytes_ += reply.result.size();
+    auto it = sent_.find(reply.call_id);
+    if (it == sent_.end()) continue;  // It came before.
+    PendingCall& call = *it->second;
+    pending_bytes_ -= call.body.size();
+    unsent_.Done(call);
+    if (trouble_since_ != absl::InfiniteFuture()) EndTrouble();
+    Outcome& outcome = outcomes->emplace_back();
+    outcome.state = std::move(call.state);
+    outcome.state->set_owner_data(nullptr);
+    outcome.holds = std::move(call.holds);
+    if (reply.status.ok()) {
+      if (outcome.state->by_reference()) {
+        HoldResult(outcome.state.get(), reply.result);
+      }
+      outcome.result = std::move(reply.result);
+    } else {
+      outcome.result = std::move(reply.status);
+      outcome.where = Where();
+    }
+    sent_.erase(it);
+  }
+  // What waited for these replies may follow.
+  if (acknowledged_.size() >= kMaxUnacknowledged ||
+      acknowledged_bytes_ >= kMaxUnacknowledgedBytes || !unsent_.empty()) {
+    Pump();
+  }
 }
 
 void ActorConnection::EndSession(const absl::Status& status,

@@ -13,12 +13,12 @@ constexpr char kChannelMethod[] = "/miniray.v1.ActorService/Channel";
 
 }  // namespace
 
-std::shared_ptr<ActorStream> ActorStream::Start(
+std::shared_ptr<ActorStream> GrpcActorStream::Start(
     std::shared_ptr<ActorStreamUser> user,
     std::shared_ptr<grpc::Channel> channel, const std::string& token,
     const Metadata& metadata) {
-  std::shared_ptr<ActorStream> stream(
-      new ActorStream(std::move(user), std::move(channel)));
+  std::shared_ptr<GrpcActorStream> stream(
+      new GrpcActorStream(std::move(user), std::move(channel)));
   stream->self_ = stream;
   AddToken(&stream->context_, token);
   for (const auto& [key, value] : metadata) {
@@ -33,12 +33,12 @@ std::shared_ptr<ActorStream> ActorStream::Start(
   return stream;
 }
 
-bool ActorStream::writable() const {
+bool GrpcActorStream::writable() const {
   absl::MutexLock lock(&mu_);
   return !writing_ && !ended_;
 }
 
-void ActorStream::Write(const absl::Cord& frame) {
+void GrpcActorStream::Write(const absl::Cord& frame, bool) {
   absl::MutexLock lock(&mu_);
   if (ended_) return;
   outgoing_ = ToByteBuffer(frame);
@@ -46,7 +46,7 @@ void ActorStream::Write(const absl::Cord& frame) {
   StartWrite(&outgoing_);
 }
 
-void ActorStream::OnWriteDone(bool ok) {
+void GrpcActorStream::OnWriteDone(bool ok) {
   {
     absl::MutexLock lock(&mu_);
     writing_ = false;
@@ -55,7 +55,7 @@ void ActorStream::OnWriteDone(bool ok) {
   if (ok) user_->OnWritable(this);
 }
 
-void ActorStream::OnReadDone(bool ok) {
+void GrpcActorStream::OnReadDone(bool ok) {
   if (!ok) {
     {
       absl::MutexLock lock(&mu_);
@@ -70,11 +70,11 @@ void ActorStream::OnReadDone(bool ok) {
     user_->OnFrame(this, *frame);
   } else {
     Cancel();  // Whose replies were in it is not known.
+    Read();
   }
-  StartRead(&incoming_);
 }
 
-void ActorStream::OnDone(const grpc::Status& status) {
+void GrpcActorStream::OnDone(const grpc::Status& status) {
   user_->OnStreamEnded(this, FromGrpcStatus(status));
   RunInBackground([self = std::move(self_)]() mutable {
     self->user_.reset();

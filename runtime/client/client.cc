@@ -30,6 +30,7 @@
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/driver_session.h"
 #include "runtime/client/object_client.h"
+#include "runtime/local/local_socket.h"
 #include "runtime/packages/upload.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
@@ -360,6 +361,7 @@ class ClientImpl : public Client {
     options.head_address = options_.head_address;
     options.reconnect_timeout = options_.reconnect_timeout;
     options.channels = channels_;
+    options.local_transport = options_.local_transport;
     options.fetcher = weak_from_this();
     options.lookup =
         [this](v1::GetActorRequest request,
@@ -565,6 +567,8 @@ std::string ActorIdentity::ToString() const {
 absl::StatusOr<std::shared_ptr<Client>> Client::Connect(Options options) {
   MR_RETURN_IF_ERROR(ParseHostPort(options.head_address).status());
   MR_RETURN_IF_ERROR(UseFaultsFromEnvironment());
+  MR_ASSIGN_OR_RETURN(const bool local, LocalTransportFromEnvironment());
+  options.local_transport = options.local_transport && local;
   auto client = std::make_shared<ClientImpl>(std::move(options));
   MR_RETURN_IF_ERROR(client->Begin());
   absl::MutexLock lock(&current_mu);

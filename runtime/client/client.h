@@ -35,6 +35,9 @@ class Client : public ObjectFetcher,
     std::string job_id;         // Drivers: empty, it is made up.
     bool log_to_driver = true;  // Drivers: see ClusterOptions.
     absl::Duration connect_timeout = absl::Seconds(10);
+    // Actors on this machine are called through unix sockets where that can be;
+    // $MINIRAY_LOCAL_TRANSPORT can forbid it.
+    bool local_transport = true;
     // Actors: HOST:PORT of the object store of their node.
     std::string object_address;
     // Actors: names the process, with which goes what it puts.

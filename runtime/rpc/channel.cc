@@ -79,20 +79,29 @@ void PrepareContext(grpc::ClientContext* context, const std::string& token,
 
 absl::Status CheckToken(const grpc::ServerContextBase& context,
                         const std::string& token, const char* method) {
-  if (token.empty()) return absl::OkStatus();
   const auto& metadata = context.client_metadata();
   const auto it = metadata.find(kTokenKey);
-  if (it != metadata.end() && it->second.size() == token.size() &&
-      CRYPTO_memcmp(it->second.data(), token.data(), token.size()) == 0) {
+  if (it == metadata.end()) {
+    return CheckToken(nullptr, token, context.peer(), method);
+  }
+  const std::string given(it->second.data(), it->second.size());
+  return CheckToken(&given, token, context.peer(), method);
+}
+
+absl::Status CheckToken(const std::string* given, const std::string& token,
+                        const std::string& peer, const char* method) {
+  if (token.empty()) return absl::OkStatus();
+  if (given != nullptr && given->size() == token.size() &&
+      CRYPTO_memcmp(given->data(), token.data(), token.size()) == 0) {
     return absl::OkStatus();
   }
-  const bool missing = it == metadata.end();
-  LogRefusal(context.peer(), method,
-             missing ? "it carries no token" : "its token is wrong");
+  LogRefusal(peer, method,
+             given == nullptr ? "it carries no token" : "its token is wrong");
   return absl::UnauthenticatedError(
-      missing ? "this cluster needs a token: set MINIRAY_TOKEN to what "
-                "'miniray start --head' printed"
-              : "the token (MINIRAY_TOKEN) is not the one of this cluster");
+      given == nullptr
+          ? "this cluster needs a token: set MINIRAY_TOKEN to what "
+            "'miniray start --head' printed"
+          : "the token (MINIRAY_TOKEN) is not the one of this cluster");
 }
 
 }  // namespace miniray

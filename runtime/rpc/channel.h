@@ -55,6 +55,11 @@ absl::Status CheckToken(const grpc::ServerContextBase& context,
                         const std::string& token,
                         const char* method = __builtin_FUNCTION());
 
+// The same where the token came by another way. given: null, none came. peer:
+// whom the log is to name.
+absl::Status CheckToken(const std::string* given, const std::string& token,
+                        const std::string& peer, const char* method);
+
 }  // namespace miniray
 
 #endif  // MINIRAY_RUNTIME_RPC_CHANNEL_H_

@@ -22,15 +22,17 @@ using ::testing::UnorderedElementsAre;
 
 class FakeStream : public SessionStream {
  public:
-  void Write(const absl::Cord& frame) override {
+  bool Write(const absl::Cord& frame, bool) override {
     ++writes;
     const absl::StatusOr<ReplyFrame> decoded = DecodeReplyFrame(frame);
-    ASSERT_THAT(decoded, IsOk());
+    EXPECT_THAT(decoded, IsOk());
+    if (!decoded.ok()) return false;
     if (decoded->session.has_value()) session = *decoded->session;
     for (const ReplyMessage& reply : decoded->replies) {
       replies.push_back(reply.call_id);
       statuses.push_back(reply.status);
     }
+    return false;
   }
   void Read() override { ++reads; }
   void Finish(const absl::Status& status) override { finished = status; }

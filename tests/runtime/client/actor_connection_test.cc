@@ -128,6 +128,8 @@ class ActorConnectionTest : public testing::Test {
 
   void TearDown() override {
     SetGate(true);
+    // The next test counts its own.
+    EXPECT_TRUE(AwaitHolding(0));
     for (const auto& connection : connections_) {
       connection->Close(absl::CancelledError("the test ends"));
     }

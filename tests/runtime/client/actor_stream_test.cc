@@ -58,11 +58,12 @@ TEST(ActorStreamTest, TheLastChannelDiesInPeace) {
       args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
       args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20 + (round + i) % 20);
       ++user->open;
-      ActorStream::Start(user,
-                         grpc::CreateCustomChannel(
-                             target, grpc::InsecureChannelCredentials(), args),
-                         "", {})
-          ->Write(absl::Cord("frame"));
+      GrpcActorStream::Start(
+          user,
+          grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
+                                    args),
+          "", {})
+          ->Write(absl::Cord("frame"), /*at_once=*/true);
     }
     const absl::Time deadline = absl::Now() + absl::Seconds(30);
     while (user->open > 0 && absl::Now() < deadline) {

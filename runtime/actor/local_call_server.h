@@ -1,0 +1,51 @@
+// The unix socket of an actor process: calls from other processes of the
+// machine. It carries the same sessions as ActorService.Channel.
+
+#ifndef MINIRAY_RUNTIME_ACTOR_LOCAL_CALL_SERVER_H_
+#define MINIRAY_RUNTIME_ACTOR_LOCAL_CALL_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/actor/call_session.h"
+#include "runtime/actor/hosted_actor.h"
+
+namespace miniray {
+namespace internal {
+
+// What a stream says of itself before its first frame. Looks up a key of
+// rpc/channel.h; empty: the stream does not say.
+using StreamMetadata = std::function<std::string(const char* key)>;
+
+// Makes the stream that will carry `session`.
+using MakeSessionStream = std::function<std::shared_ptr<SessionStream>(
+    std::shared_ptr<HostedActor> actor, std::shared_ptr<CallSession> session)>;
+
+// Finds the actor and the session that a new stream is for, and attaches it.
+// Errors: for the caller.
+using AttachStream = std::function<absl::Status(const StreamMetadata& metadata,
+                                                const MakeSessionStream& make)>;
+
+// Thread-safe.
+class LocalCallServer {
+ public:
+  struct Options {
+    std::string address;  // HOST:PORT of the process.
+    std::string token;
+    AttachStream attach;
+  };
+  // Errors: see ListenLocally.
+  static absl::StatusOr<std::unique_ptr<LocalCallServer>> Start(
+      Options options);
+  // Ends the streams; `attach` may run a little longer.
+  virtual ~LocalCallServer() = default;
+};
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_ACTOR_LOCAL_CALL_SERVER_H_

@@ -1,0 +1,77 @@
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "runtime/client/actor_stream.h"
+#include "runtime/local/local_call.h"
+#include "runtime/local/local_link.h"
+#include "runtime/local/local_socket.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_status.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+class LocalActorStream : public ActorStream, public LocalLinkUser {
+ public:
+  LocalActorStream(std::shared_ptr<ActorStreamUser> user, ScopedFd fd)
+      : user_(std::move(user)),
+        link_(std::make_shared<LocalLink>(
+            std::move(fd), LocalLink::Side::kCaller, kMaxMessageBytes)) {}
+
+  LocalLink* link() const { return link_.get(); }
+
+  // ActorStream.
+  bool writable() const override { return !writing_; }
+  void Write(const absl::Cord& frame, bool at_once) override {
+    // First: the loop may be done with it before Write returns.
+    writing_ = true;
+    if (link_->Write(kLocalFrame, frame, at_once)) writing_ = false;
+  }
+  void Read() override { link_->Read(); }
+  void Cancel() override { link_->Cancel(absl::CancelledError("cancelled")); }
+
+  // LocalLinkUser.
+  void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) override {
+    if (kind == kLocalFrame) return user_->OnFrame(this, bytes);
+    v1::Status status;
+    if (kind != kLocalEnd || !status.ParseFromString(std::string(bytes))) {
+      return link_->Cancel(absl::InternalError("a malformed message"));
+    }
+    link_->Cancel(FromProto(status));
+  }
+  void OnLinkWritten() override {
+    writing_ = false;
+    user_->OnWritable(this);
+  }
+  void OnLinkEnded(const absl::Status& status) override {
+    user_->OnStreamEnded(this, status);
+  }
+
+ private:
+  const std::shared_ptr<ActorStreamUser> user_;
+  const std::shared_ptr<LocalLink> link_;
+  std::atomic<bool> writing_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<ActorStream> StartLocalActorStream(
+    std::shared_ptr<ActorStreamUser> user, const std::string& address,
+    const std::string& token, const ActorStream::Metadata& metadata) {
+  ScopedFd fd = DialLocally(address);
+  if (!fd.valid()) return nullptr;
+  auto stream =
+      std::make_shared<LocalActorStream>(std::move(user), std::move(fd));
+  if (!stream->link()->Start(stream)) return nullptr;
+  LocalHello hello(metadata.begin(), metadata.end());
+  if (!token.empty()) hello.emplace(kTokenKey, token);
+  stream->link()->Write(kLocalHello, EncodeLocalHello(hello),
+                        /*at_once=*/true);
+  stream->link()->Read();
+  return stream;
+}
+
+}  // namespace internal
+}  // namespace miniray

@@ -1,0 +1,135 @@
+// A connection between two processes of one machine that carries frames, over a
+// unix socket. What takes gRPC a dozen system calls and several threads takes
+// this one call to send and one thread to receive: a frame leaves in the thread
+// that has it, and arrives in that of the socket's LocalLoop.
+//
+// On the wire a frame is its size and its kind, 32 bits each in the machine's
+// order, then its bytes.
+
+#ifndef MINIRAY_RUNTIME_LOCAL_LOCAL_LINK_H_
+#define MINIRAY_RUNTIME_LOCAL_LOCAL_LINK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/base/files.h"
+#include "runtime/local/local_loop.h"
+
+namespace miniray {
+namespace internal {
+
+// Called without locks, in the loop's thread: must not block.
+class LocalLinkUser {
+ public:
+  virtual ~LocalLinkUser() = default;
+  virtual void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) = 0;
+  // All is written. Follows a Write that returned false, unless the link ends.
+  virtual void OnLinkWritten() = 0;
+  // The link is over. Follows once, after which nothing does.
+  virtual void OnLinkEnded(const absl::Status& status) = 0;
+};
+
+// Thread-safe. Keeps its user, and the loop keeps it, until it has ended.
+class LocalLink : public LocalLoopUser,
+                  public std::enable_shared_from_this<LocalLink> {
+ public:
+  // Kinds from here on are the user's.
+  static constexpr uint32_t kFirstKind = 16;
+
+  enum class Side {
+    // Ends the link when nothing came for some 20 s: the peer stands still.
+    kCaller,
+    // Says that it lives when it has nothing else to say.
+    kServer,
+  };
+
+  // Nothing is read before Read. max_bytes: of a frame.
+  LocalLink(ScopedFd fd, Side side, uint64_t max_bytes);
+  ~LocalLink() override;
+
+  // False: the process has no room for it, and the user hears nothing.
+  bool Start(std::shared_ptr<LocalLinkUser> user);
+
+  // Sends a frame behind those before it. at_once: it may leave in this thread,
+  // and then true is returned; else the loop sends it with what else there is
+  // by then, and OnLinkWritten follows.
+  bool Write(uint32_t kind, const absl::Cord& bytes, bool at_once)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The user takes one more frame.
+  void Read();
+
+  void set_max_bytes(uint64_t max_bytes) { max_bytes_ = max_bytes; }
+
+  // Ends the link once all is written; nothing more is taken in.
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends it at once.
+  void Cancel(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // LocalLoopUser.
+  void OnEvents(uint32_t events) override;
+  void OnTick() override;
+
+ private:
+  struct Header {
+    uint32_t size = 0;
+    uint32_t kind = 0;
+  };
+
+  // The loop's thread only.
+  void Receive();
+  // Hands out what has arrived in full; false: the user takes no more now, or
+  // the link is over.
+  bool Deliver();
+  // Reads once; false: there is nothing, or the end.
+  bool Fill();
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Side side_;
+  LocalLoop& loop_;
+  std::atomic<uint64_t> max_bytes_;
+  std::atomic<bool> wanted_ = false;  // The user takes a frame.
+
+  // Of the loop's thread.
+  std::shared_ptr<LocalLinkUser> user_;
+  bool readable_ = false;  // As far as is known.
+  bool hung_up_ = false;
+  bool ended_ = false;
+  bool in_events_ = false;
+  bool heard_ = false;  // Since the last tick.
+  int silent_ticks_ = 0;
+  std::vector<char> buffer_;  // What was read is in [begin_, end_).
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  // A frame that the buffer cannot hold.
+  std::unique_ptr<char[]> large_;
+  Header large_header_;
+  size_t large_filled_ = 0;
+
+  absl::Mutex mu_;
+  ScopedFd fd_ ABSL_GUARDED_BY(mu_);
+  const int socket_;  // The same, for the loop's thread, which closes it.
+  absl::Cord outgoing_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;  // The loop is to write.
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // For room in the socket.
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
+  bool said_ ABSL_GUARDED_BY(mu_) = false;    // Something, since the last tick.
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;  // The peer is gone.
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status cancel_status_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_LOCAL_LOCAL_LINK_H_

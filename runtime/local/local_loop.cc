@@ -1,0 +1,156 @@
+#include "runtime/local/local_loop.h"
+
+#include <glog/logging.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace miniray {
+namespace internal {
+
+LocalLoop& LocalLoop::Next() {
+  // They outlive static objects.
+  static auto* const loops = [] {
+    const unsigned count =
+        std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u);
+    auto* const made = new std::vector<LocalLoop*>;
+    for (unsigned i = 0; i < count; ++i) made->push_back(new LocalLoop);
+    return made;
+  }();
+  static std::atomic<size_t> next = 0;
+  return *(*loops)[next.fetch_add(1) % loops->size()];
+}
+
+LocalLoop::LocalLoop()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // Without them nothing can be added, and nobody uses local sockets.
+  if (!epoll_.valid() || !wakeup_.valid()) return;
+  epoll_event event = {};
+  event.events = EPOLLIN | EPOLLET;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), &event) != 0) {
+    epoll_ = ScopedFd();
+    return;
+  }
+  std::thread([this] { Run(); }).detach();
+}
+
+bool LocalLoop::Add(int fd, std::shared_ptr<LocalLoopUser> user,
+                    uint32_t events) {
+  LocalLoopUser* const key = user.get();
+  bool first = false;
+  {
+    absl::MutexLock lock(&mu_);
+    first = users_.empty();
+    users_.emplace(key, std::move(user));
+  }
+  epoll_event event = {};
+  event.events = events | EPOLLET;
+  event.data.ptr = key;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    absl::MutexLock lock(&mu_);
+    users_.erase(key);
+    return false;
+  }
+  // Its ticks begin.
+  if (first) Kick(nullptr);
+  return true;
+}
+
+void LocalLoop::Watch(int fd, LocalLoopUser* user, uint32_t events) {
+  epoll_event event = {};
+  event.events = events | EPOLLET;
+  event.data.ptr = user;
+  PCHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0);
+}
+
+void LocalLoop::Remove(int fd, LocalLoopUser* user) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  std::shared_ptr<LocalLoopUser> removed;  // Dies unlocked.
+  absl::MutexLock lock(&mu_);
+  auto it = users_.find(user);
+  if (it == users_.end()) return;
+  removed = std::move(it->second);
+  users_.erase(it);
+}
+
+void LocalLoop::Kick(LocalLoopUser* user) {
+  {
+    absl::MutexLock lock(&mu_);
+    kicked_.push_back(user);
+    if (kicked_.size() > 1) return;  // It is awake, or will be.
+  }
+  const uint64_t one = 1;
+  // Fails only where it is about to wake up anyhow.
+  if (write(wakeup_.get(), &one, sizeof(one)) < 0) return;
+}
+
+void LocalLoop::Run() {
+  thread_ = std::this_thread::get_id();
+  pthread_setname_np(pthread_self(), "miniray-local");
+  constexpr int kEvents = 64;
+  epoll_event ready[kEvents];
+  absl::Time tick = absl::InfiniteFuture();
+  while (true) {
+    int timeout = -1;
+    if (tick != absl::InfiniteFuture()) {
+      timeout = static_cast<int>(std::max<int64_t>(
+          0, absl::ToInt64Milliseconds(tick - absl::Now()) + 1));
+    }
+    const int count = epoll_wait(epoll_.get(), ready, kEvents, timeout);
+    PCHECK(count >= 0 || errno == EINTR);
+    std::vector<std::pair<LocalLoopUser*, uint32_t>> events;
+    for (int i = 0; i < count; ++i) {
+      if (ready[i].data.ptr != nullptr) {
+        // The kernel's struct is packed.
+        const uint32_t bits = ready[i].events;
+        events.emplace_back(static_cast<LocalLoopUser*>(ready[i].data.ptr),
+                            bits);
+      }
+    }
+    Turn(events);
+    if (tick != absl::InfiniteFuture() && absl::Now() < tick) continue;
+    const bool due = tick != absl::InfiniteFuture();
+    std::vector<std::shared_ptr<LocalLoopUser>> users;
+    bool any = false;
+    {
+      absl::MutexLock lock(&mu_);
+      any = !users_.empty();
+      if (due) {
+        for (const auto& [key, user] : users_) users.push_back(user);
+      }
+    }
+    for (const auto& user : users) user->OnTick();
+    tick = any ? absl::Now() + kTick : absl::InfiniteFuture();
+  }
+}
+
+void LocalLoop::Turn(
+    const std::vector<std::pair<LocalLoopUser*, uint32_t>>& events) {
+  // Held: one may remove another. Those that were removed meanwhile are left
+  // out.
+  std::vector<std::pair<std::shared_ptr<LocalLoopUser>, uint32_t>> found;
+  {
+    absl::MutexLock lock(&mu_);
+    auto add = [&](LocalLoopUser* user, uint32_t bits)
+                   ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                     const auto it = users_.find(user);
+                     if (it != users_.end())
+                       found.emplace_back(it->second, bits);
+                   };
+    for (const auto& [user, bits] : events) add(user, bits);
+    for (LocalLoopUser* const user : kicked_) add(user, 0);
+    kicked_.clear();
+  }
+  for (const auto& [user, bits] : found) user->OnEvents(bits);
+}
+
+}  // namespace internal
+}  // namespace miniray

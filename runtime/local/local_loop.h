@@ -1,0 +1,71 @@
+// The thread that waits for the local sockets of this process, all of them, and
+// runs what they bring. See LocalLink.
+
+#ifndef MINIRAY_RUNTIME_LOCAL_LOCAL_LOOP_H_
+#define MINIRAY_RUNTIME_LOCAL_LOCAL_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "runtime/base/files.h"
+
+namespace miniray {
+namespace internal {
+
+// What has a socket in a loop. Its methods run in the loop's thread.
+class LocalLoopUser {
+ public:
+  virtual ~LocalLoopUser() = default;
+  // events: of epoll, edge-triggered; 0 after a Kick.
+  virtual void OnEvents(uint32_t events) = 0;
+  // Every kTick.
+  virtual void OnTick() {}
+};
+
+// Thread-safe.
+class LocalLoop {
+ public:
+  static constexpr absl::Duration kTick = absl::Seconds(5);
+
+  // One of the loops of this process, in turn: one for two cores, at most 8.
+  // Its thread starts with the first call, and never ends.
+  static LocalLoop& Next();
+
+  // Keeps `user`, and watches its socket, until Remove. Returns whether it
+  // does: false, the kernel has no room for it.
+  bool Add(int fd, std::shared_ptr<LocalLoopUser> user, uint32_t events)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Watch(int fd, LocalLoopUser* user, uint32_t events);
+  // To be called in the loop's thread. The socket is closed after this.
+  void Remove(int fd, LocalLoopUser* user) ABSL_LOCKS_EXCLUDED(mu_);
+  // OnEvents(0) follows, if `user` is still in the loop.
+  void Kick(LocalLoopUser* user) ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool InThread() const { return std::this_thread::get_id() == thread_; }
+
+ private:
+  LocalLoop();
+  void Run();
+  void Turn(const std::vector<std::pair<LocalLoopUser*, uint32_t>>& events);
+
+  ScopedFd epoll_;
+  ScopedFd wakeup_;
+  std::atomic<std::thread::id> thread_;
+
+  absl::Mutex mu_;
+  absl::flat_hash_map<LocalLoopUser*, std::shared_ptr<LocalLoopUser>> users_
+      ABSL_GUARDED_BY(mu_);
+  std::vector<LocalLoopUser*> kicked_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace internal
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_LOCAL_LOCAL_LOOP_H_

@@ -1,0 +1,227 @@
+#include "runtime/local/local_link.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/local/local_call.h"
+#include "tests/runtime/base/status_matchers.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr uint64_t kMaxBytes = 64 << 20;
+
+// Bytes that differ from place to place.
+std::string Bytes(size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<char>(i * 31 + i / 977);
+  }
+  return bytes;
+}
+
+// Takes frames while it has room for them.
+class Taker : public LocalLinkUser {
+ public:
+  void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) override {
+    LocalLink* read = nullptr;
+    {
+      absl::MutexLock lock(&mu_);
+      frames_.emplace_back(kind, std::string(bytes));
+      if (--room_ > 0) read = link_;
+    }
+    if (read != nullptr) read->Read();
+  }
+  void OnLinkWritten() override {
+    absl::MutexLock lock(&mu_);
+    ++written_;
+  }
+  void OnLinkEnded(const absl::Status& status) override {
+    absl::MutexLock lock(&mu_);
+    ended_ = status;
+    ++ends_;
+  }
+
+  void Take(LocalLink* link, int frames) {
+    {
+      absl::MutexLock lock(&mu_);
+      link_ = link;
+      room_ = frames;
+    }
+    link->Read();
+  }
+  bool AwaitFrames(size_t count) {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return frames_.size() >= count;
+    };
+    return mu_.AwaitWithTimeout(absl::Condition(&there), kLong);
+  }
+  bool AwaitWritten(int count) {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return written_ >= count;
+    };
+    return mu_.AwaitWithTimeout(absl::Condition(&there), kLong);
+  }
+  absl::Status AwaitEnd() {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return ends_ > 0;
+    };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&there), kLong)) {
+      return absl::DeadlineExceededError("it does not end");
+    }
+    return ended_;
+  }
+  std::vector<std::pair<uint32_t, std::string>> frames() {
+    absl::MutexLock lock(&mu_);
+    return frames_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  LocalLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
+  int room_ ABSL_GUARDED_BY(mu_) = 0;
+  int written_ ABSL_GUARDED_BY(mu_) = 0;
+  int ends_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status ended_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<uint32_t, std::string>> frames_ ABSL_GUARDED_BY(mu_);
+};
+
+class LocalLinkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    caller_ = std::make_shared<LocalLink>(ScopedFd(ends[0]),
+                                          LocalLink::Side::kCaller, kMaxBytes);
+    server_ = std::make_shared<LocalLink>(ScopedFd(ends[1]),
+                                          LocalLink::Side::kServer, kMaxBytes);
+    ASSERT_TRUE(caller_->Start(at_caller_));
+    ASSERT_TRUE(server_->Start(at_server_));
+  }
+  void TearDown() override {
+    caller_->Cancel(absl::CancelledError("the test ends"));
+    server_->Cancel(absl::CancelledError("the test ends"));
+    EXPECT_FALSE(at_caller_->AwaitEnd().ok() && at_server_->AwaitEnd().ok());
+  }
+
+  const std::shared_ptr<Taker> at_caller_ = std::make_shared<Taker>();
+  const std::shared_ptr<Taker> at_server_ = std::make_shared<Taker>();
+  std::shared_ptr<LocalLink> caller_;
+  std::shared_ptr<LocalLink> server_;
+};
+
+TEST_F(LocalLinkTest, FramesOfAllSizesArriveInOrder) {
+  const std::vector<size_t> sizes = {0,     1,     100,     65527,   65528,
+                                     65529, 70000, 1 << 20, 5 << 20, 3};
+  at_server_->Take(server_.get(), 1000);
+  at_caller_->Take(caller_.get(), 1000);
+  int later = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const absl::Cord frame(Bytes(sizes[i]));
+    const auto kind = static_cast<uint32_t>(LocalLink::kFirstKind + i);
+    if (!caller_->Write(kind, frame, /*at_once=*/i % 2 == 0)) ++later;
+    server_->Write(kind, frame, /*at_once=*/i % 2 == 1);
+  }
+  EXPECT_GT(later, 0);
+  ASSERT_TRUE(at_server_->AwaitFrames(sizes.size()));
+  ASSERT_TRUE(at_caller_->AwaitFrames(sizes.size()));
+  EXPECT_TRUE(at_caller_->AwaitWritten(1));
+  for (const auto& frames : {at_server_->frames(), at_caller_->frames()}) {
+    ASSERT_EQ(frames.size(), sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(frames[i].first, LocalLink::kFirstKind + i);
+      EXPECT_TRUE(frames[i].second == Bytes(sizes[i])) << sizes[i];
+    }
+  }
+}
+
+TEST_F(LocalLinkTest, ASmallFrameLeavesInTheCallersThread) {
+  EXPECT_TRUE(caller_->Write(kLocalFrame, absl::Cord("now"), true));
+  EXPECT_FALSE(caller_->Write(kLocalFrame, absl::Cord("later"), false));
+  EXPECT_TRUE(at_caller_->AwaitWritten(1));
+}
+
+TEST_F(LocalLinkTest, WhoTakesNothingIsSentNothingMore) {
+  at_server_->Take(server_.get(), 1);
+  // More than a socket holds.
+  const absl::Cord frame(Bytes(8 << 20));
+  EXPECT_FALSE(caller_->Write(kLocalFrame, absl::Cord("first"), false));
+  EXPECT_FALSE(caller_->Write(kLocalFrame, frame, false));
+  ASSERT_TRUE(at_server_->AwaitFrames(1));
+  EXPECT_EQ(at_server_->frames().size(), 1);
+  at_server_->Take(server_.get(), 1);
+  ASSERT_TRUE(at_server_->AwaitFrames(2));
+  EXPECT_EQ(at_server_->frames()[1].second.size(), frame.size());
+  EXPECT_TRUE(at_caller_->AwaitWritten(1));
+}
+
+TEST_F(LocalLinkTest, AFinishedLinkDeliversWhatWasWritten) {
+  at_caller_->Take(caller_.get(), 1000);
+  server_->Write(kLocalFrame, absl::Cord(Bytes(3 << 20)), false);
+  server_->Write(kLocalEnd, absl::Cord("bye"), false);
+  server_->Finish();
+  ASSERT_TRUE(at_caller_->AwaitFrames(2));
+  EXPECT_EQ(at_caller_->frames()[1],
+            std::make_pair(kLocalEnd, std::string("bye")));
+  EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
+}
+
+TEST_F(LocalLinkTest, ACancelledLinkEndsAtBothEnds) {
+  at_server_->Take(server_.get(), 1000);
+  caller_->Cancel(absl::AbortedError("enough"));
+  EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LocalLinkTest, TheEndIsSeenWhereNothingIsTaken) {
+  caller_->Write(kLocalFrame, absl::Cord("nobody wants it"), true);
+  caller_->Cancel(absl::AbortedError("enough"));
+  EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(at_server_->frames().size(), 0);
+}
+
+TEST_F(LocalLinkTest, ATooLargeFrameEndsTheLink) {
+  server_->set_max_bytes(1000);
+  at_server_->Take(server_.get(), 1000);
+  caller_->Write(kLocalFrame, absl::Cord(Bytes(1000)), true);
+  ASSERT_TRUE(at_server_->AwaitFrames(1));
+  caller_->Write(kLocalFrame, absl::Cord(Bytes(1001)), true);
+  EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(at_server_->frames().size(), 1);
+}
+
+TEST(LocalCallTest, AHelloComesBack) {
+  const LocalHello hello = {{"a", "1"}, {"empty", ""}, {"b", "two words"}};
+  const auto decoded = DecodeLocalHello(EncodeLocalHello(hello));
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(*decoded, hello);
+  EXPECT_THAT(*DecodeLocalHello(absl::Cord()), testing::IsEmpty());
+  EXPECT_FALSE(DecodeLocalHello(absl::Cord("a")).ok());
+  EXPECT_FALSE(DecodeLocalHello(absl::Cord(std::string("a\0b", 3))).ok());
+}
+
+}  // namespace
+}  // namespace internal
+}  // namespace miniray
