@@ -68,13 +68,18 @@ std::string Metadata(grpc::CallbackServerContext* context, const char* key) {
   return std::string(it->second.data(), it->second.size());
 }
 
-// Sends a kept result in chunks, from its own memory.
+// Data of one chunk of a kept result: few, since each costs turns of threads.
+constexpr size_t kResultChunkBytes = size_t{4} << 20;
+
+// Sends a kept result, or a range of it, in chunks from its own memory.
 class ResultWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  ResultWriter(absl::StatusOr<absl::Cord> result, int64_t offset) {
+  explicit ResultWriter(absl::StatusOr<absl::Cord> result, int64_t offset = 0,
+                        int64_t length = 0) {
     if (result.ok() &&
-        (offset < 0 || offset > static_cast<int64_t>(result->size()))) {
-      result = absl::InvalidArgumentError("an offset outside of the result");
+        (offset < 0 || offset > static_cast<int64_t>(result->size()) ||
+         length < 0)) {
+      result = absl::InvalidArgumentError("a range outside of the result");
     }
     if (!result.ok()) {
       Finish(ToGrpcStatus(result.status()));
@@ -83,6 +88,9 @@ class ResultWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     result_ = *std::move(result);
     const auto size = static_cast<int64_t>(result_.size());
     result_.RemovePrefix(static_cast<size_t>(offset));
+    if (length > 0 && length < size - offset) {
+      result_.RemoveSuffix(static_cast<size_t>(size - offset - length));
+    }
     Write({.total_bytes = size});
   }
   void OnWriteDone(bool ok) override {
@@ -96,8 +104,7 @@ class ResultWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   void Write(Chunk chunk) {
-    const size_t size =
-        std::min(static_cast<size_t>(kChunkBytes), result_.size());
+    const size_t size = std::min(kResultChunkBytes, result_.size());
     chunk.data = result_.Subcord(0, size);
     result_.RemovePrefix(size);
     message_ = EncodeChunk(chunk);
@@ -198,17 +205,17 @@ class Service : public v1::ActorService::WithRawCallbackMethod_FetchObject<
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* message) override {
     if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
-      return new ResultWriter(status, 0);
+      return new ResultWriter(status);
     }
     const absl::StatusOr<v1::FetchObjectRequest> request = ParseFetch(*message);
-    if (!request.ok()) return new ResultWriter(request.status(), 0);
+    if (!request.ok()) return new ResultWriter(request.status());
     const std::shared_ptr<HostedActor> actor =
         table_->Find(request->actor_id());
     if (actor == nullptr) {
-      return new ResultWriter(absl::NotFoundError(kNotHere), 0);
+      return new ResultWriter(absl::NotFoundError(kNotHere));
     }
     return new ResultWriter(actor->FindResult(request->object_id()),
-                            request->offset());
+                            request->offset(), request->length());
   }
 
  private:

@@ -97,6 +97,7 @@ void CallSession::Push(Batch batch) {
 absl::Status CallSession::Accept(CallFrame* frame, uint64_t bytes,
                                  std::vector<Batch>* batches) {
   if (frame->reads_memory) shares_replies_.store(true);
+  if (frame->takes_references) takes_references_.store(true);
   for (const uint64_t id : frame->acknowledged) {
     auto it = replies_.find(id);
     if (it == replies_.end()) continue;

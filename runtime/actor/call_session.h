@@ -101,6 +101,12 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   // Forgets the replies; nobody will come for them.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The caller fetches large results from here, and reads no memory of ours.
+  bool takes_references() const {
+    return takes_references_.load(std::memory_order_relaxed) &&
+           !shares_replies_.load(std::memory_order_relaxed);
+  }
+
   // Too many replies wait for the caller: none of its calls shall run.
   bool stalled() const { return stalled_.load(std::memory_order_acquire); }
   bool attached() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -139,6 +145,7 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   const size_t num_queues_;
   std::atomic<bool> stalled_ = false;
   std::atomic<bool> shares_replies_ = false;  // The caller reads our memory.
+  std::atomic<bool> takes_references_ = false;
 
   mutable absl::Mutex mu_;
   std::shared_ptr<SessionStream> stream_ ABSL_GUARDED_BY(mu_);

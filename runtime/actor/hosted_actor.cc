@@ -14,6 +14,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/wire/value.h"
 
 namespace miniray {
 namespace internal {
@@ -28,6 +29,15 @@ constexpr size_t kMaxSessions = 65536;
 
 // How long the end of an actor waits for the last replies to leave.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
+
+// A result of more bytes stays here until the caller fetches it, if the two
+// share no memory: to send it costs more than a caller that wants it spends on
+// asking for it, and many pass it on or drop it.
+constexpr uint64_t kMaxSentResult = 100'000;
+
+// While so many bytes stay here, further results are sent at once: callers that
+// do not fetch them, nor let go of them, must not fill this process's memory.
+constexpr int64_t kMaxStayingBytes = int64_t{1} << 30;
 
 // Replies that wait for one save: a few calls, for a short time.
 constexpr size_t kMaxHeldReplies = 1024;
@@ -289,8 +299,11 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
                     .failed = !result.ok(),
                     .lane = lane->index()});
   }
-  if (result.ok() && call->message.keep_result) {
-    result = Keep(*call->session, *std::move(result));
+  if (result.ok()) {
+    reply->kept = Stays(*lane, *call, result->size());
+    if (reply->kept || call->message.keep_result) {
+      result = Keep(*call->session, *std::move(result));
+    }
   }
   reply->call_id = call->message.call_id;
   reply->status = result.status();
@@ -298,7 +311,15 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   return true;
 }
 
+bool HostedActor::Stays(const Lane& lane, const QueuedCall& call,
+                        uint64_t bytes) const {
+  return bytes > std::max(kMaxSentResult, call.message.wanted_bytes) &&
+         !call.message.keep_result && call.session->takes_references() &&
+         !lane.exit_requested() && kept_.bytes() < kMaxStayingBytes;
+}
+
 absl::Cord HostedActor::Keep(const CallSession& session, absl::Cord result) {
+  result = AlignValue(std::move(result));
   v1::Value value;
   v1::ObjectRefValue* object = value.mutable_object();
   object->set_size(static_cast<int64_t>(result.size()));

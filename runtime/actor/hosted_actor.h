@@ -121,6 +121,8 @@ class HostedActor : public SessionOwner,
   std::vector<std::unique_ptr<Group>> groups_;
   std::map<std::string, Group*, std::less<>> group_of_method_;
 
+  // Whether the call's result stays here though nobody asked for that.
+  bool Stays(const Lane& lane, const QueuedCall& call, uint64_t bytes) const;
   // Leaves the result here, and makes the reference that is sent instead.
   absl::Cord Keep(const CallSession& session, absl::Cord result);
 

@@ -100,8 +100,9 @@ template <class T>
 absl::Status DecodeArgument(const absl::Cord& arg, T* out) {
   if constexpr (!IsObjectRef<T>::value) {
     if (IsReference(arg)) {
-      MR_ASSIGN_OR_RETURN(const absl::Cord value, ResolveReference(arg));
-      return DecodeValue(value, out);
+      MR_ASSIGN_OR_RETURN(const FetchedValue value, ResolveReference(arg));
+      const AdoptionScope scope(value.own);
+      return DecodeValue(value.bytes, out);
     }
   }
   return DecodeValue(arg, out);

@@ -55,13 +55,14 @@ absl::Status DecodeObjectRef(const ValueView& view,
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Cord> ResolveReference(const absl::Cord& reference) {
+absl::StatusOr<FetchedValue> ResolveReference(const absl::Cord& reference) {
   const std::shared_ptr<Client> client = Client::Current();
   if (client == nullptr) {
     return absl::FailedPreconditionError(
         "this process has no connection to a cluster to fetch objects with");
   }
-  return client->FetchObject(reference, absl::InfiniteDuration());
+  return client->FetchObject(reference, absl::InfiniteDuration(),
+                             /*alone=*/false);
 }
 
 }  // namespace internal

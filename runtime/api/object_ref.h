@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/client/call_state.h"
+#include "runtime/wire/adoption.h"
 #include "runtime/wire/codec.h"
 
 namespace miniray {
@@ -58,20 +59,15 @@ class ObjectRef {
   // NOT_FOUND, the value was freed. DEADLINE_EXCEEDED, `timeout` passed; the
   // call goes on, and Get may be called again.
   typename internal::GetResult<T>::type Get(
-      absl::Duration timeout = absl::InfiniteDuration()) const {
-    if (state_ == nullptr) {
-      return absl::FailedPreconditionError("empty ObjectRef");
-    }
-    absl::StatusOr<absl::Cord> result = state_->WaitAndFetch(timeout);
-    if (!result.ok()) return result.status();
-    if constexpr (std::is_void_v<T>) {
-      return absl::OkStatus();
-    } else {
-      T value{};
-      MR_RETURN_IF_ERROR(Annotate(DecodeValue(*result, &value),
-                                  state_->description() + ": result"));
-      return value;
-    }
+      absl::Duration timeout = absl::InfiniteDuration()) const& {
+    return Get(timeout, /*last=*/false);
+  }
+  // The same, for an ObjectRef that is used no more, as in
+  // `handle.Call<&A::Weights>().Get()`: spares what Get would keep to give it
+  // out again.
+  typename internal::GetResult<T>::type Get(
+      absl::Duration timeout = absl::InfiniteDuration()) && {
+    return Get(timeout, /*last=*/true);
   }
 
   // True if Get would not block.
@@ -80,6 +76,25 @@ class ObjectRef {
   const std::shared_ptr<internal::CallState>& state() const { return state_; }
 
  private:
+  typename internal::GetResult<T>::type Get(absl::Duration timeout,
+                                            bool last) const {
+    if (state_ == nullptr) {
+      return absl::FailedPreconditionError("empty ObjectRef");
+    }
+    const absl::StatusOr<internal::FetchedValue> result =
+        state_->WaitAndFetch(timeout, last);
+    if (!result.ok()) return result.status();
+    if constexpr (std::is_void_v<T>) {
+      return absl::OkStatus();
+    } else {
+      T value{};
+      const internal::AdoptionScope scope(result->own);
+      MR_RETURN_IF_ERROR(Annotate(DecodeValue(result->bytes, &value),
+                                  state_->description() + ": result"));
+      return value;
+    }
+  }
+
   std::shared_ptr<internal::CallState> state_;
 };
 
@@ -113,7 +128,7 @@ absl::Status EncodeObjectRef(const std::shared_ptr<CallState>& call,
 absl::Status DecodeObjectRef(const ValueView& view,
                              std::shared_ptr<CallState>* out);
 // The Value that a serialized Value refers to; blocks.
-absl::StatusOr<absl::Cord> ResolveReference(const absl::Cord& reference);
+absl::StatusOr<FetchedValue> ResolveReference(const absl::Cord& reference);
 
 }  // namespace internal
 

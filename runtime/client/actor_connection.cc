@@ -261,6 +261,7 @@ void ActorConnection::OnSession(const SessionMessage& session,
   const absl::StatusOr<SegmentName> probe =
       SegmentName::Parse(session.shared_memory);
   tell_reads_memory_ = probe.ok() && BorrowedMemory::CanRead(*probe);
+  tell_takes_references_ = !options_.fetcher.expired();
   if (established_ && !session.known) {
     const std::string id = session_id_;
     EndSession(absl::UnavailableError(

@@ -107,6 +107,8 @@ class ActorConnection : public CallOwner,
     std::shared_ptr<CallState> state;
     absl::StatusOr<absl::Cord> result;
     std::string where;
+    // See CallState::Complete.
+    std::shared_ptr<FetchHabit> stayed;
     // Dies unlocked: what it holds may have things to do.
     std::vector<std::shared_ptr<CallState>> holds;
   };
@@ -147,6 +149,10 @@ class ActorConnection : public CallOwner,
   // Puts the arguments that have come into the call's message. Errors: of an
   // argument.
   static absl::Status Complete(CallDraft* draft);
+  // Arguments that lie elsewhere must live until the call is done.
+  static void HoldArguments(const CallDraft& draft, PendingCall* call);
+  std::shared_ptr<FetchHabit> HabitOf(const std::string& method)
+      ABSL_LOCKS_EXCLUDED(habits_mu_);
   // An argument of the call has come.
   void OnArgument(const CallState* call) ABSL_LOCKS_EXCLUDED(mu_);
   // Sees to it that the result that stayed with the actor is released.
@@ -189,6 +195,12 @@ class ActorConnection : public CallOwner,
   const ActorIdentity actor_;
   const Options options_;
 
+  std::atomic<bool> results_stay_ = false;  // One has done so.
+  absl::Mutex habits_mu_;                   // Below mu_.
+  // By method.
+  absl::flat_hash_map<std::string, std::shared_ptr<FetchHabit>> habits_
+      ABSL_GUARDED_BY(habits_mu_);
+
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kIdle;
   std::atomic<bool> dead_ = false;  // state_ is kDead.
@@ -216,6 +228,8 @@ class ActorConnection : public CallOwner,
   uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   // The actor is to know that this process reads its memory.
   bool tell_reads_memory_ ABSL_GUARDED_BY(mu_) = false;
+  // ... or that large results may stay with it.
+  bool tell_takes_references_ ABSL_GUARDED_BY(mu_) = false;
   // To go with the next frame.
   std::vector<uint64_t> acknowledged_ ABSL_GUARDED_BY(mu_);
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -26,6 +26,10 @@ constexpr size_t kMaxUnacknowledged = 1024;
 constexpr size_t kMaxRecentlyReleased = 4096;
 constexpr uint64_t kMaxUnacknowledgedBytes = 1 << 20;
 
+// A result of up to so many bytes comes with the reply where this process wants
+// it at once anyway; beyond, a fetch in ranges is faster than the stream.
+constexpr uint64_t kWantedBytes = uint64_t{4} << 20;
+
 // Calls to one actor that have no reply yet, unless its creator said otherwise.
 constexpr size_t kMaxPendingCalls = 100000;
 // Their bytes: they are kept until the reply, to be sent again after a break.
@@ -45,7 +49,18 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   message.args = std::move(request.args);
   message.concurrency_group = std::move(request.concurrency_group);
   message.keep_result = request.keep_result;
-  if (request.keep_result) state->set_by_reference(options_.fetcher);
+  if (request.keep_result) {
+    state->set_by_reference(options_.fetcher);
+  } else {
+    state->set_fetcher(options_.fetcher);
+    if (results_stay_) {
+      std::shared_ptr<FetchHabit> habit = HabitOf(message.method);
+      if (habit->fetches) {
+        message.wanted_bytes = kWantedBytes;
+        state->set_asked_by(std::move(habit));
+      }
+    }
+  }
   auto call = std::make_unique<PendingCall>();
   call->state = state;
   call->method = message.method;
@@ -54,12 +69,12 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   std::vector<std::shared_ptr<CallState>> missing;
   for (const auto& [index, ref] : request.refs) {
     if (!ref->done()) missing.push_back(ref);
-    if (ref->by_reference()) call->holds.push_back(ref);
   }
   absl::Status refused;
   if (missing.empty()) {
     CallDraft draft{std::move(message), std::move(request.refs)};
     refused = Complete(&draft);
+    HoldArguments(draft, call.get());
     if (refused.ok()) call->body = EncodeCallBody(draft.message);
   } else {
     call->draft = std::make_unique<CallDraft>(
@@ -112,6 +127,20 @@ absl::Status ActorConnection::Complete(CallDraft* draft) {
   return absl::OkStatus();
 }
 
+void ActorConnection::HoldArguments(const CallDraft& draft, PendingCall* call) {
+  for (const auto& [index, ref] : draft.refs) {
+    if (ref->lies_elsewhere()) call->holds.push_back(ref);
+  }
+}
+
+std::shared_ptr<FetchHabit> ActorConnection::HabitOf(
+    const std::string& method) {
+  absl::MutexLock lock(&habits_mu_);
+  std::shared_ptr<FetchHabit>& habit = habits_[method];
+  if (habit == nullptr) habit = std::make_shared<FetchHabit>();
+  return habit;
+}
+
 void ActorConnection::OnArgument(const CallState* state) {
   Outcomes outcomes;
   std::unique_ptr<CallDraft> done;  // Dies unlocked.
@@ -124,6 +153,7 @@ void ActorConnection::OnArgument(const CallState* state) {
     }
     done = std::move(call->draft);
     absl::Status status = Complete(done.get());
+    HoldArguments(*done, call);
     if (status.ok()) {
       call->body = EncodeCallBody(done->message);
       pending_bytes_ += call->body.size();
@@ -229,6 +259,9 @@ absl::Cord ActorConnection::NextFrame() {
     acknowledged_bytes_ = 0;
   }
   if (std::exchange(tell_reads_memory_, false)) AppendReadsMemory(&frame);
+  if (std::exchange(tell_takes_references_, false)) {
+    AppendTakesReferences(&frame);
+  }
   AppendCancelled(cancelled_, &frame);
   cancelled_.clear();
   for (std::string& id : released_) {
@@ -282,7 +315,11 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
     outcome.state->set_owner_data(nullptr);
     outcome.holds = std::move(call.holds);
     if (reply.status.ok()) {
-      if (outcome.state->by_reference()) {
+      if (reply.kept) {
+        results_stay_ = true;
+        outcome.stayed = HabitOf(call.method);
+      }
+      if (outcome.state->by_reference() || reply.kept) {
         HoldResult(outcome.state.get(), reply.result);
       }
       outcome.result = std::move(reply.result);
@@ -358,8 +395,9 @@ void ActorConnection::Fail(std::unique_ptr<PendingCall> call,
                            const absl::Status& status, Outcomes* outcomes) {
   pending_bytes_ -= call->body.size();
   call->state->set_owner_data(nullptr);
-  outcomes->push_back(
-      {std::move(call->state), status, "", std::move(call->holds)});
+  outcomes->push_back({.state = std::move(call->state),
+                       .result = status,
+                       .holds = std::move(call->holds)});
   if (call->draft != nullptr) {
     for (auto& [index, ref] : call->draft->refs) {
       outcomes->back().holds.push_back(std::move(ref));
@@ -429,7 +467,8 @@ std::string ActorConnection::Where() const {
 
 void ActorConnection::Run(Outcomes outcomes) {
   for (Outcome& outcome : outcomes) {
-    outcome.state->Complete(std::move(outcome.result), outcome.where);
+    outcome.state->Complete(std::move(outcome.result), outcome.where,
+                            std::move(outcome.stayed));
   }
 }
 

@@ -58,6 +58,10 @@ class Watch {
 
 }  // namespace
 
+CallState::~CallState() {
+  if (asked_by_ != nullptr && !wanted_) asked_by_->fetches = false;
+}
+
 std::shared_ptr<CallState> CallState::Failed(std::string description,
                                              absl::Status status) {
   auto state = std::make_shared<CallState>(std::move(description));
@@ -66,13 +70,15 @@ std::shared_ptr<CallState> CallState::Failed(std::string description,
 }
 
 void CallState::Complete(absl::StatusOr<absl::Cord> result,
-                         absl::string_view where) {
+                         absl::string_view where,
+                         std::shared_ptr<FetchHabit> stayed) {
   std::vector<std::pair<uint64_t, std::function<void()>>> callbacks;
   {
     absl::MutexLock lock(&mu_);
     if (done_) return;
     done_ = true;
     if (result.ok()) {
+      stayed_ = std::move(stayed);
       result_ = std::move(result);
     } else {
       result_ =
@@ -109,21 +115,45 @@ void CallState::Hold(std::shared_ptr<void> hold) {
   hold_ = std::move(hold);
 }
 
-absl::StatusOr<absl::Cord> CallState::WaitAndFetch(
-    absl::Duration timeout) const {
+absl::StatusOr<FetchedValue> CallState::WaitAndFetch(absl::Duration timeout,
+                                                     bool last) const {
   const absl::Time deadline = absl::Now() + timeout;
+  wanted_ = true;
   absl::StatusOr<absl::Cord> result = Wait(timeout);
-  if (!result.ok() || !by_reference_) return result;
+  if (!result.ok()) return result.status();
+  bool stayed;
+  {
+    absl::MutexLock lock(&mu_);
+    if (fetched_.has_value()) return FetchedValue{*fetched_};
+    stayed = stayed_ != nullptr;
+    if (stayed) stayed_->fetches = true;
+  }
+  if (!stayed && !by_reference_) return FetchedValue{*std::move(result)};
   const std::shared_ptr<ObjectFetcher> fetcher = fetcher_.lock();
   if (fetcher == nullptr) {
     return absl::CancelledError(
         absl::StrCat(description_, ": the cluster connection was shut down"));
   }
-  result = fetcher->FetchObject(*result, deadline - absl::Now());
-  if (result.ok()) return result;
-  return absl::Status(
-      result.status().code(),
-      absl::StrCat(description_, ": ", result.status().message()));
+  absl::StatusOr<FetchedValue> value =
+      fetcher->FetchObject(*result, deadline - absl::Now(), /*alone=*/stayed);
+  if (!value.ok()) {
+    return absl::Status(
+        value.status().code(),
+        absl::StrCat(description_, ": ", value.status().message()));
+  }
+  if (stayed && !last) {
+    // As if it had come with the reply.
+    value->own = false;
+    absl::MutexLock lock(&mu_);
+    fetched_ = value->bytes;
+  }
+  return value;
+}
+
+bool CallState::lies_elsewhere() const {
+  if (by_reference_) return true;
+  absl::MutexLock lock(&mu_);
+  return stayed_ != nullptr;
 }
 
 void CallState::Cancel() {

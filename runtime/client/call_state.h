@@ -3,6 +3,7 @@
 #ifndef MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_
 #define MINIRAY_RUNTIME_CLIENT_CALL_STATE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 
 namespace miniray {
 namespace internal {
@@ -33,13 +35,30 @@ class CallOwner {
   virtual std::string DescribeCall(const CallState* call) = 0;
 };
 
+// A serialized Value.
+struct FetchedValue {
+  absl::Cord bytes;
+  // It lies in memory that nobody else has: see AdoptionScope.
+  bool own = false;
+};
+
 // Gets values that lie elsewhere.
 class ObjectFetcher {
  public:
   virtual ~ObjectFetcher() = default;
-  // The Value that the serialized Value `reference` refers to.
-  virtual absl::StatusOr<absl::Cord> FetchObject(const absl::Cord& reference,
-                                                 absl::Duration timeout) = 0;
+  // The Value that the serialized Value `reference` refers to. alone: no other
+  // process of this node is likely to want it, so that it need not be brought
+  // to the node's store.
+  virtual absl::StatusOr<FetchedValue> FetchObject(const absl::Cord& reference,
+                                                   absl::Duration timeout,
+                                                   bool alone) = 0;
+};
+
+// Whether this process fetches the large results of a method as soon as they
+// are there, which makes the next one come with its reply; or leaves them, or
+// passes them on. Learned from what it does.
+struct FetchHabit {
+  std::atomic<bool> fetches = false;
 };
 
 // Thread-safe.
@@ -48,14 +67,18 @@ class CallState {
   // `description` names the call in errors: "Counter.Add on actor 'c'".
   explicit CallState(std::string description)
       : description_(std::move(description)) {}
+  ~CallState();
 
   // A call that failed before it left.
   static std::shared_ptr<CallState> Failed(std::string description,
                                            absl::Status status);
 
   // Sets the serialized result; the first one counts. `where`, if not empty, is
-  // put into the message of an error: "node-1 on host-a".
-  void Complete(absl::StatusOr<absl::Cord> result, absl::string_view where = "")
+  // put into the message of an error: "node-1 on host-a". stayed, if not null:
+  // the result is a reference to a value that lies elsewhere, though nobody had
+  // asked for that; what becomes of it is learned there.
+  void Complete(absl::StatusOr<absl::Cord> result, absl::string_view where = "",
+                std::shared_ptr<FetchHabit> stayed = nullptr)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Set before the call is shared.
@@ -65,15 +88,30 @@ class CallState {
   // elsewhere, and is fetched with `fetcher`.
   void set_by_reference(std::weak_ptr<ObjectFetcher> fetcher) {
     by_reference_ = true;
+    set_fetcher(std::move(fetcher));
+  }
+  // Set before the call is shared: by what a result that stayed is fetched.
+  void set_fetcher(std::weak_ptr<ObjectFetcher> fetcher) {
     fetcher_ = std::move(fetcher);
   }
+  // True if the result was asked to lie elsewhere.
   bool by_reference() const { return by_reference_; }
+  // True if it does, asked for or not; the latter once the call is done.
+  bool lies_elsewhere() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Set before the call is shared: by this habit, it asked for its result with
+  // the reply.
+  void set_asked_by(std::shared_ptr<FetchHabit> habit) {
+    asked_by_ = std::move(habit);
+  }
 
   // Keeps `hold` as long as the call itself.
   void Hold(std::shared_ptr<void> hold) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As Wait, and fetches what lies elsewhere.
-  absl::StatusOr<absl::Cord> WaitAndFetch(absl::Duration timeout) const
+  // As Wait, and fetches what lies elsewhere. last: nobody will ask again, so
+  // that what is fetched need not be kept here.
+  absl::StatusOr<FetchedValue> WaitAndFetch(absl::Duration timeout,
+                                            bool last = false) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // See CallOwner; nothing happens to a call that is done.
@@ -106,9 +144,14 @@ class CallState {
   mutable void* owner_data_ = nullptr;
   bool by_reference_ = false;
   std::weak_ptr<ObjectFetcher> fetcher_;
+  std::shared_ptr<FetchHabit> asked_by_;
+  mutable std::atomic<bool> wanted_ = false;  // Somebody asked for the result.
   mutable absl::Mutex mu_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   absl::StatusOr<absl::Cord> result_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<FetchHabit> stayed_ ABSL_GUARDED_BY(mu_);
+  // What was fetched of a result that stayed.
+  mutable absl::optional<absl::Cord> fetched_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<uint64_t, std::function<void()>>> callbacks_
       ABSL_GUARDED_BY(mu_);
   uint64_t next_callback_ ABSL_GUARDED_BY(mu_) = 1;

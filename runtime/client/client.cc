@@ -24,6 +24,7 @@
 #include "runtime/base/background.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/malloc.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
@@ -66,12 +67,14 @@ class ClientImpl : public Client {
         channel_(MakeChannel(options_.head_address)),
         stub_(v1::Head::NewStub(channel_)) {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
+    KeepFreedMemory();
     ObjectClient::Options objects;
     objects.token = options_.token;
     objects.job_id = options_.job_id;
     objects.owner = options_.object_owner;
     objects.local_store = options_.object_address;
     objects.channels = channels_;
+    objects.reconnect_timeout = options_.reconnect_timeout;
     objects.nodes = [this]() -> absl::StatusOr<std::vector<v1::NodeInfo>> {
       MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
                           GetClusterState());
@@ -209,9 +212,10 @@ class ClientImpl : public Client {
     return objects_->Put(value, hold);
   }
 
-  absl::StatusOr<absl::Cord> FetchObject(const absl::Cord& reference,
-                                         absl::Duration timeout) override {
-    return objects_->Fetch(reference, timeout);
+  absl::StatusOr<FetchedValue> FetchObject(const absl::Cord& reference,
+                                           absl::Duration timeout,
+                                           bool alone) override {
+    return objects_->Fetch(reference, timeout, alone);
   }
 
   absl::Status SaveActorState(const std::string& actor_id, int32_t incarnation,

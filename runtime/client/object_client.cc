@@ -12,6 +12,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/client/range_fetch.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/objects/memory_file.h"
 #include "runtime/rpc/channel.h"
@@ -30,6 +31,16 @@ constexpr int kMapTries = 20;
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
 constexpr absl::Duration kFreePause = absl::Seconds(2);
 constexpr int kFreeTries = 3;
+// Between the attempts to reach an actor.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
+constexpr absl::Duration kMaxPause = absl::Seconds(1);
+
+constexpr char kFetchFromStore[] = "/miniray.v1.ObjectStore/FetchObject";
+constexpr char kFetchFromActor[] = "/miniray.v1.ActorService/FetchObject";
+
+absl::Status ClosedError() {
+  return absl::CancelledError("the cluster connection was shut down");
+}
 
 void SetDeadline(grpc::ClientContext* context, absl::Time deadline) {
   if (deadline != absl::InfiniteFuture()) {
@@ -49,51 +60,6 @@ bool IsHere(const std::string& address) {
   if (!store.ok()) return false;
   const absl::StatusOr<std::string> local = LocalAddressTowards(*store);
   return local.ok() && *local == store->host;
-}
-
-// `value`, so that its first large part begins at a cache line of what it is
-// written to: a tensor can be used where it lies then.
-absl::Cord Aligned(absl::Cord value) {
-  constexpr size_t kLine = 64;
-  constexpr size_t kLargePart = 4096;
-  constexpr char kTag = v1::Value::kPaddingFieldNumber << 3 | 2;
-  size_t offset = 0;
-  for (absl::string_view part : value.Chunks()) {
-    if (part.size() < kLargePart) {
-      offset += part.size();
-      continue;
-    }
-    // Tag and length take a byte each.
-    const size_t padding = (2 * kLine - 2 - offset % kLine) % kLine;
-    std::string prefix = {kTag, static_cast<char>(padding)};
-    prefix.resize(2 + padding);
-    value.Prepend(prefix);
-    break;
-  }
-  return value;
-}
-
-// Joins the chunks of one object without copying them.
-absl::StatusOr<absl::Cord> Join(ChunkReader* reader,
-                                grpc::ClientContext* context,
-                                const v1::ObjectRefValue& object) {
-  absl::Cord value;
-  Chunk chunk;
-  while (static_cast<int64_t>(value.size()) <= object.size() &&
-         reader->Read(&chunk)) {
-    value.Append(std::move(chunk.data));
-  }
-  const bool too_long = static_cast<int64_t>(value.size()) > object.size();
-  if (too_long) context->TryCancel();
-  const absl::Status status = reader->Finish();
-  if (too_long ||
-      (status.ok() && static_cast<int64_t>(value.size()) != object.size())) {
-    return absl::DataLossError(
-        absl::StrCat("the object ", object.object_id(), " has ", object.size(),
-                     " bytes, but ", value.size(), " came"));
-  }
-  MR_RETURN_IF_ERROR(status);
-  return value;
 }
 
 absl::StatusOr<v1::ObjectRefValue> DecodeReference(const absl::Cord& value) {
@@ -120,7 +86,7 @@ absl::Cord EncodeReference(const v1::ObjectRefValue& object) {
 
 absl::StatusOr<absl::Cord> ObjectClient::Put(const absl::Cord& bytes,
                                              std::shared_ptr<void>* hold) {
-  const absl::Cord value = Aligned(bytes);
+  const absl::Cord value = AlignValue(bytes);
   MR_ASSIGN_OR_RETURN(std::string store, FindStore());
   const std::string id = NewId("object");
   absl::Status status = Upload(store, id, value);
@@ -213,18 +179,19 @@ absl::Status ObjectClient::HandOver(const std::string& store,
   return FromGrpcStatus(stub->AdoptObject(&context, request, &response));
 }
 
-absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
-                                               absl::Duration timeout) {
-  if (closed()) {
-    return absl::CancelledError("the cluster connection was shut down");
-  }
+absl::StatusOr<FetchedValue> ObjectClient::Fetch(const absl::Cord& reference,
+                                                 absl::Duration timeout,
+                                                 bool alone) {
+  if (closed()) return ClosedError();
   MR_ASSIGN_OR_RETURN(const v1::ObjectRefValue object,
                       DecodeReference(reference));
   if (object.size() < 0) {
     return absl::InvalidArgumentError("an object of negative size");
   }
   const absl::Time deadline = absl::Now() + timeout;
-  if (object.store_address().empty()) return FetchFromActor(object, deadline);
+  if (object.store_address().empty()) {
+    return FetchFromActor(object, deadline, alone);
+  }
   std::string store = options_.local_store;
   if (store.empty() && IsHere(object.store_address())) {
     store = object.store_address();
@@ -235,7 +202,7 @@ absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
     request.set_source_address(object.store_address());
     absl::StatusOr<absl::Cord> value =
         MapFromStore(store, std::move(request), object.size(), deadline);
-    if (value.ok()) return value;
+    if (value.ok()) return FetchedValue{*std::move(value)};
     if (!MustBeSent(value.status())) {
       return Annotate(value.status(),
                       absl::StrCat(store == object.store_address()
@@ -248,69 +215,96 @@ absl::StatusOr<absl::Cord> ObjectClient::Fetch(const absl::Cord& reference,
   return FetchFromStore(object, deadline);
 }
 
-absl::StatusOr<absl::Cord> ObjectClient::FetchFromActor(
-    const v1::ObjectRefValue& object, absl::Time deadline) {
+absl::StatusOr<FetchedValue> ObjectClient::FetchFromActor(
+    const v1::ObjectRefValue& object, absl::Time deadline, bool alone) {
+  const std::string& id = object.actor().actor_id();
   const std::string producer =
       object.actor().name().empty()
-          ? object.actor().actor_id()
+          ? id
           : absl::StrCat("'", object.actor().name(), "'");
-  absl::StatusOr<v1::ActorInfo> info = options_.actor(
-      object.actor().actor_id(), object.incarnation(), deadline - absl::Now());
-  if (absl::IsNotFound(info.status()) ||
-      (info.ok() && (info->state() != v1::ACTOR_STATE_ALIVE ||
-                     info->restarts() != object.incarnation()))) {
-    return absl::UnavailableError(
-        absl::StrCat("the result stayed with the actor ", producer,
-                     ", whose process is gone", info.ok() ? ": " : "",
-                     info.ok() ? info->cause() : ""));
-  }
-  MR_RETURN_IF_ERROR(info.status());
-  const std::string what = absl::StrCat("fetch a result from the actor ",
-                                        producer, " at ", info->address());
-  // By the node's store: once for all of its processes.
-  if (!options_.local_store.empty() &&
-      object.size() >= static_cast<int64_t>(kMinHandedOver)) {
-    v1::LocateObjectRequest request;
-    request.set_object_id(object.object_id());
-    request.set_source_address(info->address());
-    request.set_actor_id(object.actor().actor_id());
-    absl::StatusOr<absl::Cord> value = MapFromStore(
-        options_.local_store, std::move(request), object.size(), deadline);
-    if (value.ok()) return value;
-    if (!MustBeSent(value.status())) return Annotate(value.status(), what);
-  }
-  const std::shared_ptr<grpc::Channel> channel =
-      options_.channels->Get(info->address());
-  grpc::ClientContext context;
-  AddToken(&context, options_.token);
-  SetDeadline(&context, deadline);
   v1::FetchObjectRequest request;
   request.set_object_id(object.object_id());
-  request.set_actor_id(object.actor().actor_id());
-  ChunkReader reader(channel.get(), "/miniray.v1.ActorService/FetchObject",
-                     &context, request);
-  absl::StatusOr<absl::Cord> value = Join(&reader, &context, object);
-  if (value.ok()) return value;
-  return Annotate(value.status(), what);
+  request.set_actor_id(id);
+  std::unique_ptr<RangeFetch> fetch;
+  absl::Duration pause = kFirstPause;
+  absl::Time trouble_since = absl::InfiniteFuture();
+  int64_t filled = 0;
+  bool was_missing = false;
+  while (true) {
+    if (closed()) return ClosedError();
+    absl::StatusOr<v1::ActorInfo> info =
+        options_.actor(id, object.incarnation(), deadline - absl::Now());
+    if (absl::IsNotFound(info.status()) ||
+        (info.ok() && (info->state() != v1::ACTOR_STATE_ALIVE ||
+                       info->restarts() != object.incarnation()))) {
+      return absl::UnavailableError(
+          absl::StrCat("the result stayed with the actor ", producer,
+                       ", whose process is gone", info.ok() ? ": " : "",
+                       info.ok() ? info->cause() : ""));
+    }
+    MR_RETURN_IF_ERROR(info.status());
+    const std::string what = absl::StrCat("fetch a result from the actor ",
+                                          producer, " at ", info->address());
+    absl::Status status;
+    // By the node's store: once for all of its processes.
+    if (!alone && fetch == nullptr && !options_.local_store.empty() &&
+        object.size() >= static_cast<int64_t>(kMinHandedOver)) {
+      v1::LocateObjectRequest locate;
+      locate.set_object_id(object.object_id());
+      locate.set_source_address(info->address());
+      locate.set_actor_id(id);
+      absl::StatusOr<absl::Cord> value = MapFromStore(
+          options_.local_store, std::move(locate), object.size(), deadline);
+      if (value.ok()) return FetchedValue{*std::move(value)};
+      status = value.status();
+    }
+    if (status.ok() || MustBeSent(status)) {
+      if (fetch == nullptr) {
+        MR_ASSIGN_OR_RETURN(fetch, RangeFetch::Begin(request, object.size()));
+      }
+      status = fetch->Run({.address = info->address(),
+                           .method = kFetchFromActor,
+                           .token = options_.token,
+                           .channels = options_.channels.get()},
+                          deadline);
+      if (status.ok()) return FetchedValue{std::move(*fetch).Take(), true};
+    }
+    // The link broke, or the process is gone: the head hears of that soon.
+    const absl::Time now = absl::Now();
+    const int64_t now_filled = fetch == nullptr ? 0 : fetch->filled();
+    if (std::exchange(filled, now_filled) < now_filled ||
+        trouble_since == absl::InfiniteFuture()) {
+      trouble_since = now;
+      pause = kFirstPause;
+    }
+    const bool may_pass =
+        absl::IsUnavailable(status) ||
+        (absl::IsNotFound(status) && !std::exchange(was_missing, true));
+    if (!may_pass || now + pause >= deadline ||
+        now - trouble_since >= options_.reconnect_timeout) {
+      return Annotate(status, what);
+    }
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kMaxPause);
+  }
 }
 
-absl::StatusOr<absl::Cord> ObjectClient::FetchFromStore(
+absl::StatusOr<FetchedValue> ObjectClient::FetchFromStore(
     const v1::ObjectRefValue& object, absl::Time deadline) {
   MR_RETURN_IF_ERROR(ParseHostPort(object.store_address()).status());
-  const std::shared_ptr<grpc::Channel> channel =
-      options_.channels->Get(object.store_address());
-  grpc::ClientContext context;
-  AddToken(&context, options_.token);
-  SetDeadline(&context, deadline);
   v1::FetchObjectRequest request;
   request.set_object_id(object.object_id());
-  ChunkReader reader(channel.get(), "/miniray.v1.ObjectStore/FetchObject",
-                     &context, request);
-  absl::StatusOr<absl::Cord> value = Join(&reader, &context, object);
-  if (value.ok()) return value;
-  return Annotate(value.status(),
-                  absl::StrCat("fetch an object from the node's store at ",
-                               object.store_address()));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<RangeFetch> fetch,
+                      RangeFetch::Begin(request, object.size()));
+  MR_RETURN_IF_ERROR(
+      Annotate(fetch->Run({.address = object.store_address(),
+                           .method = kFetchFromStore,
+                           .token = options_.token,
+                           .channels = options_.channels.get()},
+                          deadline),
+               absl::StrCat("fetch an object from the node's store at ",
+                            object.store_address())));
+  return FetchedValue{std::move(*fetch).Take(), true};
 }
 
 absl::StatusOr<absl::Cord> ObjectClient::MapFromStore(

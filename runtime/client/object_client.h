@@ -18,6 +18,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/object.pb.h"
 #include "proto/value.pb.h"
+#include "runtime/client/call_state.h"
 #include "runtime/client/channel_pool.h"
 
 namespace miniray {
@@ -36,6 +37,8 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
     // a driver, which looks for one.
     std::string local_store;
     std::shared_ptr<ChannelPool> channels;
+    // How long an actor that lives, as the head says, may be out of reach.
+    absl::Duration reconnect_timeout = absl::Seconds(60);
     // Of the head.
     std::function<absl::StatusOr<std::vector<v1::NodeInfo>>()> nodes;
     // The actor's record; of this process of it if that is known.
@@ -54,11 +57,12 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   absl::StatusOr<absl::Cord> Put(const absl::Cord& bytes,
                                  std::shared_ptr<void>* hold);
 
-  // The Value that a serialized Value refers to. Errors: NOT_FOUND, it was
-  // freed. UNAVAILABLE, the process or node that held it is gone or does not
-  // answer. DEADLINE_EXCEEDED.
-  absl::StatusOr<absl::Cord> Fetch(const absl::Cord& reference,
-                                   absl::Duration timeout);
+  // The Value that a serialized Value refers to; alone: see ObjectFetcher. A
+  // link to an actor that breaks is made again, and what has come stays.
+  // Errors: NOT_FOUND, it was freed. UNAVAILABLE, the process or node that held
+  // it is gone or does not answer. DEADLINE_EXCEEDED.
+  absl::StatusOr<FetchedValue> Fetch(const absl::Cord& reference,
+                                     absl::Duration timeout, bool alone);
 
   // Nothing is asked of the head or of actors any more.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
@@ -71,10 +75,10 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   // FAILED_PRECONDITION, it is not on this machine.
   absl::Status HandOver(const std::string& store, const std::string& id,
                         const absl::Cord& value);
-  absl::StatusOr<absl::Cord> FetchFromActor(const v1::ObjectRefValue& object,
-                                            absl::Time deadline);
-  absl::StatusOr<absl::Cord> FetchFromStore(const v1::ObjectRefValue& object,
-                                            absl::Time deadline);
+  absl::StatusOr<FetchedValue> FetchFromActor(const v1::ObjectRefValue& object,
+                                              absl::Time deadline, bool alone);
+  absl::StatusOr<FetchedValue> FetchFromStore(const v1::ObjectRefValue& object,
+                                              absl::Time deadline);
   // Maps it from `store`, which is on this machine and brings it from where the
   // request says if need be. Errors: FAILED_PRECONDITION, it is not on this
   // machine.

@@ -216,8 +216,13 @@ class Service : public v1::ObjectStore::Service {
                            request.failed_peers().end()};
     MR_ASSIGN_OR_RETURN(const ObjectTable::Source source,
                         table_.FindSource(request.object_id(), reader));
-    if (request.offset() < 0 || request.offset() > source.size) {
-      return absl::InvalidArgumentError("an offset outside of the object");
+    if (request.offset() < 0 || request.offset() > source.size ||
+        request.length() < 0) {
+      return absl::InvalidArgumentError("a range outside of the object");
+    }
+    int64_t end = source.size;
+    if (request.length() > 0 && request.length() < end - request.offset()) {
+      end = request.offset() + request.length();
     }
     Chunk first;
     first.object_id = request.object_id();
@@ -228,20 +233,21 @@ class Service : public v1::ObjectStore::Service {
       return absl::OkStatus();
     }
     MR_RETURN_IF_ERROR(
-        Send(context, source, std::move(first), request.offset(), stream));
-    ++served_;
+        Send(context, source, std::move(first), request.offset(), end, stream));
+    if (end == source.size) ++served_;  // Not each of its ranges.
     return absl::OkStatus();
   }
 
   static absl::Status Send(grpc::ServerContext* context,
                            const ObjectTable::Source& source, Chunk chunk,
-                           int64_t offset, ChunkServerStream* stream) {
+                           int64_t offset, int64_t end,
+                           ChunkServerStream* stream) {
     std::shared_ptr<const char> memory;
     if (source.memory != nullptr) {
       MR_ASSIGN_OR_RETURN(memory, source.memory->Map());
     }
     do {
-      int64_t size = std::min(kChunkBytes, source.size - offset);
+      int64_t size = std::min(kChunkBytes, end - offset);
       if (source.disk != nullptr) {
         std::string bytes;
         MR_RETURN_IF_ERROR(source.disk->Read(offset, size, &bytes));
@@ -265,7 +271,7 @@ class Service : public v1::ObjectStore::Service {
       }
       offset += size;
       chunk = Chunk();
-    } while (offset < source.size);
+    } while (offset < end);
     return absl::OkStatus();
   }
 

@@ -10,8 +10,8 @@
 #include "proto/tensor.pb.h"
 #include "runtime/base/copy.h"
 #include "runtime/shm/borrowed_memory.h"
-#include "runtime/shm/shared_bytes.h"
-#include "runtime/shm/shared_memory.h"
+#include "runtime/shm/warm_memory.h"
+#include "runtime/wire/adoption.h"
 
 namespace miniray {
 namespace {
@@ -65,38 +65,35 @@ absl::Cord ShareMemory(at::Tensor tensor) {
 // Below this, copying is cheaper than anything else.
 constexpr size_t kMinAdopted = 16 << 10;
 
-// A copy, row-major and on the CPU, in shared memory if there is some.
+// A copy, row-major and on the CPU, in memory whose pages are warm if it is
+// large: shared memory, if there is some.
 absl::Cord CopyBytes(const at::Tensor& tensor) {
   const at::Tensor resolved = tensor.resolve_conj().resolve_neg();
-  std::shared_ptr<SharedBlock> block;
-  if (resolved.nbytes() >= kMinSharedBytes) {
-    block = SharedMemory::Get().Allocate(resolved.nbytes());
-  }
+  std::shared_ptr<char> block = AllocateWarm(resolved.nbytes());
   if (block == nullptr) {
     return ShareMemory(resolved.device().is_cpu()
                            ? resolved.clone(at::MemoryFormat::Contiguous)
                            : resolved.cpu().contiguous());
   }
   if (resolved.is_contiguous() && resolved.device().is_cpu()) {
-    CopyLarge(block->data(), resolved.data_ptr(), resolved.nbytes());
+    CopyLarge(block.get(), resolved.data_ptr(), resolved.nbytes());
   } else {
-    at::from_blob(block->data(), resolved.sizes(),
+    at::from_blob(block.get(), resolved.sizes(),
                   resolved.options().device(at::kCPU))
         .copy_(resolved);
   }
-  const absl::string_view bytes(block->data(), resolved.nbytes());
+  const absl::string_view bytes(block.get(), resolved.nbytes());
   return absl::MakeCordFromExternal(bytes, [block = std::move(block)] {});
 }
 
-// Memory for a received tensor: of the pool if it is large, where pages are
-// warm and from where it may be sent on.
+// Memory for a received tensor: if it is large, where pages are warm, and from
+// where it may be sent on.
 at::Tensor EmptyTensor(const std::vector<int64_t>& shape, c10::ScalarType dtype,
                        uint64_t bytes) {
   const auto options = at::TensorOptions().dtype(dtype);
-  std::shared_ptr<SharedBlock> block;
-  if (bytes >= kMinSharedBytes) block = SharedMemory::Get().Allocate(bytes);
+  std::shared_ptr<char> block = AllocateWarm(bytes);
   if (block == nullptr) return at::empty(shape, options);
-  char* const address = block->data();
+  char* const address = block.get();
   return at::from_blob(
       address, shape, [block = std::move(block)](void*) {}, options);
 }
@@ -112,7 +109,8 @@ at::Tensor Adopt(const absl::Cord& data, const std::vector<int64_t>& shape,
   }
   const auto options = at::TensorOptions().dtype(dtype);
   // A bool must be made one first; see below.
-  if (internal::ReadOnlyScope::Active() && dtype != c10::ScalarType::Bool) {
+  if (internal::AdoptionScope::Active() ||
+      (internal::ReadOnlyScope::Active() && dtype != c10::ScalarType::Bool)) {
     return at::from_blob(
         const_cast<char*>(flat->data()), shape, [data](void*) {}, options);
   }

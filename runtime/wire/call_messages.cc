@@ -15,15 +15,17 @@ using Type = WireField::Type;
 // CallFrame.calls and ReplyFrame.replies, and what else is in a frame.
 constexpr int kEntries = 1;
 constexpr int kAcknowledged = 2, kCancelled = 3, kReleased = 4, kReads = 5;
+constexpr int kTakesReferences = 6;
 constexpr int kSession = 2;
 // Call.
 constexpr int kCallId = 1, kMethod = 2, kArgs = 3, kGroup = 4, kKeep = 5;
-constexpr int kShared = 6;
+constexpr int kShared = 6, kWanted = 7;
 // Session.
 constexpr int kKnown = 1, kLastCallId = 2, kMemory = 3, kSessionReads = 4;
 constexpr int kGroups = 5, kGroupName = 1, kGroupMethods = 2;
 // Reply (call_id as in Call) and Status.
-constexpr int kStatus = 2, kResult = 3, kSharedResult = 4, kCode = 1, kText = 2;
+constexpr int kStatus = 2, kResult = 3, kSharedResult = 4, kKept = 5;
+constexpr int kCode = 1, kText = 2;
 
 absl::Status DecodeStatus(const absl::Cord& bytes, absl::Status* out) {
   WireReader reader(bytes);
@@ -63,6 +65,8 @@ absl::Status DecodeEntry(const absl::Cord& bytes,
       absl::CopyCordToString(field.bytes, &call->concurrency_group);
     } else if (field.number == kKeep && field.type == Type::kVarint) {
       call->keep_result = field.scalar != 0;
+    } else if (field.number == kWanted && field.type == Type::kVarint) {
+      call->wanted_bytes = field.scalar;
     } else if (field.number == kShared && field.type == Type::kBytes) {
       shared = std::move(field.bytes);
     }
@@ -97,6 +101,8 @@ absl::Status DecodeEntry(const absl::Cord& bytes,
       absl::StatusOr<absl::Cord> result = decode_shared(field.bytes);
       reply->status = result.status();
       if (result.ok()) reply->result = *std::move(result);
+    } else if (field.number == kKept && field.type == Type::kVarint) {
+      reply->kept = field.scalar != 0;
     }
   }
   return absl::OkStatus();
@@ -178,6 +184,7 @@ absl::Cord EncodeCallBody(const CallMessage& call) {
     body.Bytes(kGroup, absl::string_view(call.concurrency_group));
   }
   if (call.keep_result) body.Varint(kKeep, 1);
+  if (call.wanted_bytes != 0) body.Varint(kWanted, call.wanted_bytes);
   return std::move(body).Take();
 }
 
@@ -207,6 +214,10 @@ void AppendReleased(absl::string_view object_id, WireWriter* frame) {
 
 void AppendReadsMemory(WireWriter* frame) { frame->Varint(kReads, 1); }
 
+void AppendTakesReferences(WireWriter* frame) {
+  frame->Varint(kTakesReferences, 1);
+}
+
 absl::Cord EncodeCall(const CallMessage& call) {
   WireWriter frame;
   AppendCall(call.call_id, EncodeCallBody(call), &frame);
@@ -220,6 +231,7 @@ absl::Cord EncodeReply(const ReplyMessage& reply, const absl::Cord& shared) {
     entry.Bytes(kSharedResult, shared);
   } else if (reply.status.ok()) {
     entry.Bytes(kResult, reply.result);
+    if (reply.kept) entry.Varint(kKept, 1);
   } else {
     WireWriter status;
     status.Varint(kCode, static_cast<uint64_t>(reply.status.code()));
@@ -275,6 +287,9 @@ absl::StatusOr<CallFrame> DecodeCallFrame(const absl::Cord& bytes,
       absl::CopyCordToString(field.bytes, &frame.released.emplace_back());
     } else if (field.number == kReads && field.type == Type::kVarint) {
       frame.reads_memory = field.scalar != 0;
+    } else if (field.number == kTakesReferences &&
+               field.type == Type::kVarint) {
+      frame.takes_references = field.scalar != 0;
     }
   }
   return frame;

@@ -25,6 +25,7 @@ struct CallMessage {
   std::vector<absl::Cord> args;  // Serialized Values.
   std::string concurrency_group;
   bool keep_result = false;
+  uint64_t wanted_bytes = 0;
   // Not OK: the call came, but what it says could not be read.
   absl::Status broken;
 };
@@ -35,12 +36,14 @@ struct CallFrame {
   std::vector<uint64_t> cancelled;
   std::vector<std::string> released;
   bool reads_memory = false;
+  bool takes_references = false;
 };
 
 struct ReplyMessage {
   uint64_t call_id = 0;
   absl::Status status;
   absl::Cord result;  // A serialized Value.
+  bool kept = false;
 };
 
 struct MethodGroup {
@@ -72,6 +75,7 @@ void AppendAcknowledged(const std::vector<uint64_t>& ids, WireWriter* frame);
 void AppendCancelled(const std::vector<uint64_t>& ids, WireWriter* frame);
 void AppendReleased(absl::string_view object_id, WireWriter* frame);
 void AppendReadsMemory(WireWriter* frame);
+void AppendTakesReferences(WireWriter* frame);
 
 // One entry of CallFrame.calls (ReplyFrame.replies), with its tag: entries put
 // one after the other make a frame.

@@ -46,6 +46,11 @@ struct ValueView {
   absl::Status Mismatch(absl::string_view expected) const;
 };
 
+// Returns the serialized `value`, padded so that its first large part begins at
+// a cache line of what it is written to: a tensor can be used where it lies
+// then. Copies nothing.
+absl::Cord AlignValue(absl::Cord value);
+
 }  // namespace miniray
 
 #endif  // MINIRAY_RUNTIME_WIRE_VALUE_H_

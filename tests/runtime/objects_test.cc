@@ -439,7 +439,7 @@ TEST(ObjectsTest, AKeptResultDoesNotPassTheDriver) {
               20'000'000);
     // The driver has no more than the reference ...
     EXPECT_LT(made.state()->Wait(kLong)->size(), 500u);
-    EXPECT_EQ(kept_bytes(), 20'000'005);
+    EXPECT_GE(kept_bytes(), 20'000'000);
     // ... until it asks for the value.
     EXPECT_EQ(made.Get(kLong)->size(), 20'000'000u);
   }

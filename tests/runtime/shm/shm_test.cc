@@ -23,6 +23,7 @@
 #include "runtime/shm/shared_bytes.h"
 #include "runtime/shm/shared_memory.h"
 #include "runtime/wire/wire.h"
+#include "runtime/shm/warm_memory.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -177,6 +178,37 @@ TEST(SharedMemoryTest, NoneAtAll) {
   SharedMemory pool({.max_bytes = 0});
   EXPECT_EQ(pool.Allocate(1), nullptr);
   EXPECT_EQ(pool.probe(), nullptr);
+}
+
+TEST(PrivateMemoryTest, BlocksServeAgainAndIdleOnesAreGivenBack) {
+  constexpr uint64_t kHugePage = 2 * kMegabyte;
+  PrivateMemory pool(
+      {.idle = absl::ZeroDuration(), .max_idle_bytes = 3 * kHugePage});
+  std::shared_ptr<char> block = pool.Allocate(2 * kHugePage - 5);
+  ASSERT_NE(block, nullptr);
+  char* const address = block.get();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(address) % 4096, 0u);
+  std::memset(address, 'p', 2 * kHugePage - 5);
+  // It is in use.
+  std::shared_ptr<char> other = pool.Allocate(2 * kHugePage - 5);
+  EXPECT_NE(other.get(), address);
+  block.reset();
+  EXPECT_EQ(pool.idle_bytes(), 2 * kHugePage);
+  // Something much larger or smaller takes memory of its own.
+  std::shared_ptr<char> large = pool.Allocate(5 * kHugePage);
+  EXPECT_NE(large.get(), address);
+  std::shared_ptr<char> again = pool.Allocate(2 * kHugePage - 4096);
+  EXPECT_TRUE(again.get() == address && address[0] == 'p');
+  // No more idles than may.
+  again.reset();
+  other.reset();
+  large.reset();
+  EXPECT_LE(pool.idle_bytes(), 3 * kHugePage);
+  pool.Trim();
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+  EXPECT_EQ(pool.Allocate(0), nullptr);
+  EXPECT_EQ(pool.Allocate(SIZE_MAX), nullptr);
+  EXPECT_EQ(pool.Allocate(size_t{1} << 62), nullptr);
 }
 
 TEST(SharedMemoryTest, WhatAReaderWritesStaysWithIt) {

@@ -110,10 +110,12 @@ TEST(CallMessagesTest, WhatElseAFrameHoldsPassesBothWays) {
   call.method = "Train";
   call.concurrency_group = "slow";
   call.keep_result = true;
+  call.wanted_bytes = kMaxId;
   AppendCall(5, EncodeCallBody(call), &writer);
   AppendAcknowledged({1, 300, kMaxId}, &writer);
   AppendCancelled({7}, &writer);
   AppendReleased("object-1", &writer);
+  AppendTakesReferences(&writer);
   const absl::Cord bytes = std::move(writer).Take();
   v1::CallFrame parsed;
   ASSERT_TRUE(parsed.ParseFromString(std::string(bytes)));
@@ -125,6 +127,9 @@ TEST(CallMessagesTest, WhatElseAFrameHoldsPassesBothWays) {
   ASSERT_THAT(frame, IsOk());
   EXPECT_EQ(frame->calls.front().concurrency_group, "slow");
   EXPECT_TRUE(frame->calls.front().keep_result);
+  EXPECT_EQ(frame->calls.front().wanted_bytes, kMaxId);
+  EXPECT_TRUE(frame->takes_references);
+  EXPECT_FALSE(DecodeCallFrame(EncodeCall(call))->takes_references);
   EXPECT_THAT(frame->acknowledged, ElementsAre(1u, 300u, kMaxId));
   EXPECT_THAT(frame->cancelled, ElementsAre(7u));
   EXPECT_THAT(frame->released, ElementsAre("object-1"));
@@ -139,6 +144,25 @@ TEST(CallMessagesTest, WhatElseAFrameHoldsPassesBothWays) {
   ASSERT_TRUE(session->session.has_value());
   EXPECT_FALSE(session->session->known);
   EXPECT_FALSE(DecodeReplyFrame(absl::Cord())->session.has_value());
+}
+
+TEST(CallMessagesTest, AResultThatStayedSaysSo) {
+  ReplyMessage reply;
+  reply.call_id = 3;
+  v1::Value value;
+  value.mutable_object()->set_object_id("result-1");
+  reply.result = absl::Cord(value.SerializeAsString());
+  EXPECT_FALSE(DecodeReplyFrame(EncodeReply(reply))->replies.front().kept);
+  reply.kept = true;
+  const absl::Cord bytes = EncodeReply(reply);
+  v1::ReplyFrame parsed;
+  ASSERT_TRUE(parsed.ParseFromString(std::string(bytes)));
+  EXPECT_TRUE(parsed.replies(0).kept());
+  EXPECT_EQ(parsed.SerializeAsString(), std::string(bytes));
+  const auto frame = DecodeReplyFrame(bytes);
+  ASSERT_THAT(frame, IsOk());
+  EXPECT_TRUE(frame->replies.front().kept);
+  EXPECT_EQ(frame->replies.front().result, reply.result);
 }
 
 TEST(CallMessagesTest, AFrameOfTooManyEntriesIsRefused) {
