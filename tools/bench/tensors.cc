@@ -120,7 +120,8 @@ another process has put, as ReadOnly<at::Tensor>.
 
 The peers: a `bytes` field through generated gRPC stubs; the same message as
 gRPC slices over the memory on one connection, copied into a buffer that is
-kept; memcpy between warm buffers, and a sum over one.
+kept; two halves side by side in frames of 4 MiB, over two connections, into such
+a buffer; memcpy between warm buffers, and a sum over one.
 
   --mb=N       megabytes (10^6 bytes) of the tensor (default 100))";
 
@@ -264,6 +265,8 @@ absl::Status Measure(Table* table) {
       {"result and sum", [&] { return local->AskNumber("result-read"); }},
       {"memcpy and sum", [&] { return memory.Copy() + memory.Read(); }},
   };
+  measurements.push_back(
+      {"ranges, download", [&] { return raw->RangesDownload(bytes); }});
   if (ray != nullptr) {
     measurements.push_back(
         {"Ray",
@@ -275,6 +278,7 @@ absl::Status Measure(Table* table) {
 
   const std::string stubs = "generated stubs, TCP";
   const std::string slices = "slices, one TCP connection";
+  const std::string ranges = "frames, two TCP connections";
   const std::string copy = "memcpy, warm";
   table->Add(Bandwidth("result, same node", medians[0], stubs, medians[5], 10));
   table->Add(Bandwidth("result, same node", medians[0], copy, medians[9], 0.4));
@@ -293,10 +297,12 @@ absl::Status Measure(Table* table) {
   table->Add(
       Bandwidth("result, through TCP", medians[3], slices, medians[7], 1.2));
   table->Add(
+      Bandwidth("result, through TCP", medians[3], ranges, medians[13], {}));
+  table->Add(
       Bandwidth("argument, through TCP", medians[4], slices, medians[8], 1.2));
   table->Add(Bandwidth(
       "result, same node", medians[0], ray == nullptr ? kNoRay : "Ray",
-      ray == nullptr ? std::nullopt : std::optional<double>(medians[13]), {}));
+      ray == nullptr ? std::nullopt : std::optional<double>(medians[14]), {}));
   return absl::OkStatus();
 }
 

@@ -22,8 +22,8 @@
 #include "runtime/shm/segment.h"
 #include "runtime/shm/shared_bytes.h"
 #include "runtime/shm/shared_memory.h"
-#include "runtime/wire/wire.h"
 #include "runtime/shm/warm_memory.h"
+#include "runtime/wire/wire.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {

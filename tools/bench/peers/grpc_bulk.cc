@@ -2,14 +2,18 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/sync_stream.h>
 
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -24,8 +28,11 @@ namespace {
 
 constexpr char kBlockTag = 0x0a;  // Field 1, bytes.
 
+// Data of one message of a stream.
+constexpr size_t kFrameBytes = size_t{4} << 20;
+
 // A serialized peer::Block over `bytes`, which must outlive it.
-grpc::ByteBuffer BlockOver(const std::vector<char>& bytes) {
+grpc::ByteBuffer BlockOver(absl::string_view bytes) {
   char header[16] = {kBlockTag};
   auto* const end =
       google::protobuf::io::CodedOutputStream::WriteVarint64ToArray(
@@ -37,11 +44,14 @@ grpc::ByteBuffer BlockOver(const std::vector<char>& bytes) {
   return grpc::ByteBuffer(slices, 2);
 }
 
+grpc::ByteBuffer BlockOver(const std::vector<char>& bytes) {
+  return BlockOver(absl::string_view(bytes.data(), bytes.size()));
+}
+
 // Copies the data of a serialized peer::Block of `size` data bytes to `out`.
 // Slices split anywhere, the header too.
 absl::Status CopyBlock(const grpc::ByteBuffer& buffer, int64_t size,
-                       std::vector<char>* out) {
-  out->resize(static_cast<size_t>(size));
+                       char* out) {
   std::vector<grpc::Slice> slices;
   const int64_t total = static_cast<int64_t>(buffer.Length());
   if (total < size || !buffer.Dump(&slices).ok()) {
@@ -53,15 +63,41 @@ absl::Status CopyBlock(const grpc::ByteBuffer& buffer, int64_t size,
                                      static_cast<int64_t>(slice.size()));
     const auto length = static_cast<int64_t>(slice.size()) - skip;
     if (length > 0) {
-      std::memcpy(out->data() + position + skip, slice.begin() + skip,
+      std::memcpy(out + position + skip, slice.begin() + skip,
                   static_cast<size_t>(length));
     }
     position += static_cast<int64_t>(slice.size());
   }
   return absl::OkStatus();
 }
+absl::Status CopyBlock(const grpc::ByteBuffer& buffer, int64_t size,
+                       std::vector<char>* out) {
+  out->resize(static_cast<size_t>(size));
+  return CopyBlock(buffer, size, out->data());
+}
 
 // --- The server.
+
+// Sends frames over memory that outlives it.
+class FrameWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit FrameWriter(absl::string_view bytes) : left_(bytes) { Next(); }
+  void OnWriteDone(bool ok) override {
+    if (!ok) left_ = {};
+    Next();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Next() {
+    if (left_.empty()) return Finish(grpc::Status::OK);
+    frame_ = BlockOver(left_.substr(0, kFrameBytes));
+    left_.remove_prefix(std::min(left_.size(), kFrameBytes));
+    StartWrite(&frame_);
+  }
+  absl::string_view left_;
+  grpc::ByteBuffer frame_;
+};
 
 class StubsService : public peer::Stubs::CallbackService {
  public:
@@ -88,10 +124,27 @@ class StubsService : public peer::Stubs::CallbackService {
   std::vector<char> bytes_;
 };
 
-class SlicesService
-    : public peer::Slices::WithRawCallbackMethod_Download<
-          peer::Slices::WithRawCallbackMethod_Upload<peer::Slices::Service>> {
+class SlicesService : public peer::Slices::WithRawCallbackMethod_DownloadRange<
+                          peer::Slices::WithRawCallbackMethod_Download<
+                              peer::Slices::WithRawCallbackMethod_Upload<
+                                  peer::Slices::Service>>> {
  public:
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* DownloadRange(
+      grpc::CallbackServerContext*, const grpc::ByteBuffer* request) override {
+    peer::RangeRequest parsed;
+    grpc::ByteBuffer copy = *request;
+    if (!grpc::SerializationTraits<peer::RangeRequest>::Deserialize(&copy,
+                                                                    &parsed)
+             .ok()) {
+      return new FrameWriter({});
+    }
+    absl::MutexLock lock(&mu_);  // Ranges come side by side.
+    FillPattern(parsed.bytes(), &ranges_);
+    return new FrameWriter(absl::string_view(ranges_.data(), ranges_.size())
+                               .substr(static_cast<size_t>(parsed.offset()),
+                                       static_cast<size_t>(parsed.length())));
+  }
+
   grpc::ServerUnaryReactor* Download(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override {
@@ -149,6 +202,8 @@ class SlicesService
   }
   std::vector<char> bytes_;
   std::vector<char> received_;
+  absl::Mutex mu_;
+  std::vector<char> ranges_;
 };
 
 // --- The client.
@@ -157,8 +212,8 @@ class Client : public GrpcBulk {
  public:
   explicit Client(GrpcPeer peer)
       : peer_(std::move(peer)),
-        stubs_(peer::Stubs::NewStub(peer_.channel)),
-        slices_(peer_.channel) {}
+        stubs_(peer::Stubs::NewStub(peer_.channel())),
+        slices_(peer_.channel()) {}
 
   absl::StatusOr<double> StubsDownload(int64_t bytes) override {
     peer::BlockRequest request;
@@ -203,6 +258,20 @@ class Client : public GrpcBulk {
     return seconds;
   }
 
+  absl::StatusOr<double> RangesDownload(int64_t bytes) override {
+    received_.resize(static_cast<size_t>(bytes));
+    const absl::Time start = absl::Now();
+    absl::Status other;
+    std::thread thread([&] { other = Range(1, bytes, bytes / 2, bytes); });
+    absl::Status status = Range(0, bytes, 0, bytes / 2);
+    thread.join();
+    const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+    status.Update(other);
+    MR_RETURN_IF_ERROR(status);
+    MR_RETURN_IF_ERROR(CheckPattern(received_.data(), received_.size(), bytes));
+    return seconds;
+  }
+
   absl::StatusOr<double> SlicesUpload(int64_t bytes) override {
     FillPattern(bytes, &bytes_);
     grpc::ByteBuffer from;
@@ -223,6 +292,37 @@ class Client : public GrpcBulk {
     if (received == sent) return absl::OkStatus();
     return absl::InternalError(
         absl::StrCat(received, " bytes arrived instead of ", sent));
+  }
+
+  absl::Status Range(size_t connection, int64_t bytes, int64_t begin,
+                     int64_t end) {
+    peer::RangeRequest request;
+    request.set_bytes(bytes);
+    request.set_offset(begin);
+    request.set_length(end - begin);
+    grpc::ByteBuffer to;
+    bool own = false;
+    grpc::SerializationTraits<peer::RangeRequest>::Serialize(request, &to,
+                                                             &own);
+    grpc::ClientContext context;
+    const std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader(
+        grpc::internal::ClientReaderFactory<grpc::ByteBuffer>::Create(
+            peer_.channels[connection].get(),
+            grpc::internal::RpcMethod(
+                "/miniray.bench.peer.Slices/DownloadRange",
+                grpc::internal::RpcMethod::SERVER_STREAMING),
+            &context, to));
+    grpc::ByteBuffer frame;
+    while (begin < end && reader->Read(&frame)) {
+      const int64_t size =
+          std::min(end - begin, static_cast<int64_t>(kFrameBytes));
+      MR_RETURN_IF_ERROR(CopyBlock(frame, size, received_.data() + begin));
+      frame.Clear();
+      begin += size;
+    }
+    const absl::Status status = FromGrpcStatus(reader->Finish());
+    if (!status.ok() || begin == end) return status;
+    return absl::InternalError("a range ended early");
   }
 
   absl::Status CallSlices(const std::string& method, grpc::ByteBuffer* to,
@@ -256,7 +356,8 @@ int ServeGrpcBulk() {
 }
 
 absl::StatusOr<std::unique_ptr<GrpcBulk>> GrpcBulk::Start() {
-  MR_ASSIGN_OR_RETURN(GrpcPeer peer, StartGrpcPeer(kGrpcBulkRole));
+  MR_ASSIGN_OR_RETURN(GrpcPeer peer,
+                      StartGrpcPeer(kGrpcBulkRole, /*connections=*/2));
   return std::make_unique<Client>(std::move(peer));
 }
 

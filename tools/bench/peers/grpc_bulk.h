@@ -1,6 +1,7 @@
 // The raw peers for large payloads, to a server in a process of its own, over
 // one TCP connection: a `bytes` field through generated stubs, and the same
-// message as gRPC slices over the memory where the bytes lie.
+// message as gRPC slices over the memory where the bytes lie; and over two, in
+// frames.
 
 #ifndef MINIRAY_TOOLS_BENCH_PEERS_GRPC_BULK_H_
 #define MINIRAY_TOOLS_BENCH_PEERS_GRPC_BULK_H_
@@ -28,6 +29,8 @@ class GrpcBulk {
   virtual absl::StatusOr<double> StubsUpload(int64_t bytes) = 0;
   virtual absl::StatusOr<double> SlicesDownload(int64_t bytes) = 0;
   virtual absl::StatusOr<double> SlicesUpload(int64_t bytes) = 0;
+  // Two halves side by side, each over a connection of its own.
+  virtual absl::StatusOr<double> RangesDownload(int64_t bytes) = 0;
 };
 
 }  // namespace miniray::bench

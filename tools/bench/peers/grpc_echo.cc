@@ -79,7 +79,7 @@ class FloodRun {
 class Client : public GrpcEcho {
  public:
   explicit Client(GrpcPeer peer)
-      : peer_(std::move(peer)), stub_(peer::Echo::NewStub(peer_.channel)) {}
+      : peer_(std::move(peer)), stub_(peer::Echo::NewStub(peer_.channel())) {}
 
   absl::StatusOr<double> RoundTrip(int calls) override {
     std::vector<double> micros;

@@ -25,7 +25,8 @@ int ServeGrpc(const std::vector<grpc::Service*>& services) {
   return code;
 }
 
-absl::StatusOr<GrpcPeer> StartGrpcPeer(const std::string& role) {
+absl::StatusOr<GrpcPeer> StartGrpcPeer(const std::string& role,
+                                       int connections) {
   GrpcPeer peer;
   MR_ASSIGN_OR_RETURN(peer.child, Child::Start(role, {}));
   MR_ASSIGN_OR_RETURN(const std::string port, peer.child->Ask("port"));
@@ -34,12 +35,14 @@ absl::StatusOr<GrpcPeer> StartGrpcPeer(const std::string& role) {
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  peer.channel =
-      grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port),
-                                grpc::InsecureChannelCredentials(), arguments);
-  if (!peer.channel->WaitForConnected(std::chrono::system_clock::now() +
-                                      std::chrono::seconds(10))) {
-    return absl::UnavailableError("the raw gRPC server does not answer");
+  for (int i = 0; i < connections; ++i) {
+    peer.channels.push_back(grpc::CreateCustomChannel(
+        absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials(),
+        arguments));
+    if (!peer.channels.back()->WaitForConnected(
+            std::chrono::system_clock::now() + std::chrono::seconds(10))) {
+      return absl::UnavailableError("the raw gRPC server does not answer");
+    }
   }
   return peer;
 }

@@ -18,13 +18,15 @@ namespace miniray::bench {
 // command is the port. Returns the exit code.
 int ServeGrpc(const std::vector<grpc::Service*>& services);
 
-// A channel over TCP, with a connection of its own and no limit on messages, to
-// the server in a child with this role.
+// Channels over TCP, with a connection of its own each and no limit on
+// messages, to the server in a child with this role.
 struct GrpcPeer {
   std::unique_ptr<Child> child;
-  std::shared_ptr<grpc::Channel> channel;
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  const std::shared_ptr<grpc::Channel>& channel() const { return channels[0]; }
 };
-absl::StatusOr<GrpcPeer> StartGrpcPeer(const std::string& role);
+absl::StatusOr<GrpcPeer> StartGrpcPeer(const std::string& role,
+                                       int connections = 1);
 
 }  // namespace miniray::bench
 
