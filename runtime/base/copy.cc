@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <system_error>
+#include <thread>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -40,6 +42,20 @@ void CopyPastCache(void* to, const void* from, size_t size) {
 }
 
 void CopyLarge(void* to, const void* from, size_t size) {
+  if (size >= kTwoThreadBytes) {
+    const size_t half = size / 2;
+    try {
+      std::thread second([=] {
+        CopyPastCache(static_cast<char*>(to) + half,
+                      static_cast<const char*>(from) + half, size - half);
+      });
+      CopyPastCache(to, from, half);
+      second.join();
+      return;
+    } catch (const std::system_error&) {
+      // No more threads: one will do.
+    }
+  }
   if (size >= kPastCacheBytes) return CopyPastCache(to, from, size);
   std::memcpy(to, from, size);
 }

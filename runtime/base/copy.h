@@ -15,7 +15,12 @@ inline constexpr size_t kPastCacheBytes = 1 << 20;
 // reading the target's memory first. The two do not overlap.
 void CopyPastCache(void* to, const void* from, size_t size);
 
-// CopyPastCache where the size makes that worthwhile, else memcpy.
+// From this size on a second thread copies half of it: one does not use all of
+// the memory's bandwidth.
+inline constexpr size_t kTwoThreadBytes = 32 << 20;
+
+// CopyPastCache where the size makes that worthwhile, by two threads if it is
+// very large; else memcpy.
 void CopyLarge(void* to, const void* from, size_t size);
 
 }  // namespace miniray

@@ -351,6 +351,14 @@ TEST(SharedMemoryTest, CopiesAreExact) {
       EXPECT_EQ(to[1 + shift + size], 'e');
     }
   }
+  // By two threads.
+  std::string from(kTwoThreadBytes + 17, '\0');
+  for (size_t i = 0; i < from.size(); ++i) {
+    from[i] = static_cast<char>(i * 31 + i / 251);
+  }
+  std::string to(from.size() + 2, 'e');
+  CopyLarge(to.data() + 1, from.data(), from.size());
+  EXPECT_TRUE(to == "e" + from + "e");
 }
 
 }  // namespace
