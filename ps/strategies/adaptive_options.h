@@ -3,7 +3,6 @@
 #ifndef MINIRAY_PS_STRATEGIES_ADAPTIVE_OPTIONS_H_
 #define MINIRAY_PS_STRATEGIES_ADAPTIVE_OPTIONS_H_
 
-#include <algorithm>
 #include <limits>
 
 #include "ps/strategy_registry.h"
@@ -20,8 +19,9 @@ double StartOfV(const StrategyOptions& options);
 // Never infinite, so that an absurd delta does not stop an element for good.
 template <class T>
 T Bounded(double value) {
-  constexpr double kMost = std::numeric_limits<T>::max();
-  return static_cast<T>(std::min(value, kMost));
+  constexpr T kMost = std::numeric_limits<T>::max();
+  const auto narrow = static_cast<T>(value);
+  return narrow > kMost ? kMost : narrow;  // No branch: loops stay vectors.
 }
 
 }  // namespace miniray::ps

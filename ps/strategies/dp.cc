@@ -67,14 +67,15 @@ class Noise {
     second_key_ = SplitMix64(~key_);
   }
 
-  // Standard normal, by Box and Muller.
-  double At(int64_t index) const {
-    const auto i = static_cast<uint64_t>(index);
+  // Two standard normal numbers, by Box and Muller: for the elements 2 * pair
+  // and 2 * pair + 1.
+  std::pair<double, double> At(int64_t pair) const {
+    const uint64_t i = SplitMix64(static_cast<uint64_t>(pair));
     const double radius =
-        std::sqrt(-2 * std::log(Uniform(SplitMix64(key_ + SplitMix64(i)))));
+        std::sqrt(-2 * std::log(Uniform(SplitMix64(key_ + i))));
     const double angle =
-        2 * std::numbers::pi * Uniform(SplitMix64(second_key_ + SplitMix64(i)));
-    return radius * std::cos(angle);
+        2 * std::numbers::pi * Uniform(SplitMix64(second_key_ + i));
+    return {radius * std::cos(angle), radius * std::sin(angle)};
   }
 
  private:
@@ -195,9 +196,13 @@ NamedTensors DpStrategy::PrivateMean(
     const int64_t begin = info[piece.tensor].offset + piece.begin;
     const bool is_variance =
         absl::EndsWith(weights_[piece.tensor].first, "running_var");
+    std::pair<double, double> normal;
     for (int64_t i = 0; i < piece.size; ++i) {
+      const int64_t element = begin + i;
+      const bool second = element % 2 == 1;
+      if (i == 0 || !second) normal = noise[piece.tensor].At(element / 2);
       const double value = static_cast<double>(out[i]) +
-                           deviation * noise[piece.tensor].At(begin + i);
+                           deviation * (second ? normal.second : normal.first);
       out[i] = static_cast<T>(is_variance ? std::max(0.0, value) : value);
     }
   };

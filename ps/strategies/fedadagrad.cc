@@ -27,19 +27,26 @@ FedAdagradStrategy::FedAdagradStrategy(const StrategyOptions& options)
 
 template <class T>
 void FedAdagradStrategy::Run(const Step<T>& step) const {
+  // Copies, so that the compiler sees that no store changes them.
+  const double lr = lr_;
+  const double beta1 = beta1_;
+  const double tau = tau_;
   T* const m = step.moments[0];
   T* const v = step.moments[1];
+  T* const out = step.out;
+  const T* const weights = step.weights;
+  const T* const deltas = step.delta;
+#pragma GCC ivdep
   for (int64_t i = 0; i < step.size; ++i) {
-    const auto delta = static_cast<double>(step.delta[i]);
+    const auto delta = static_cast<double>(deltas[i]);
     const double square = delta * delta;
     const auto before = static_cast<double>(v[i]);
-    const double mean =
-        beta1_ * static_cast<double>(m[i]) + (1 - beta1_) * delta;
+    const double mean = beta1 * static_cast<double>(m[i]) + (1 - beta1) * delta;
     const double variance = before + square;
     m[i] = static_cast<T>(mean);
     v[i] = Bounded<T>(variance);
-    step.out[i] = static_cast<T>(static_cast<double>(step.weights[i]) +
-                                 lr_ * mean / (std::sqrt(variance) + tau_));
+    out[i] = static_cast<T>(static_cast<double>(weights[i]) +
+                            lr * mean / (std::sqrt(variance) + tau));
   }
 }
 

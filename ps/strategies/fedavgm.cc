@@ -21,13 +21,19 @@ FedAvgMStrategy::FedAvgMStrategy(const StrategyOptions& options)
 
 template <class T>
 void FedAvgMStrategy::Run(const Step<T>& step) const {
+  // Copies, so that the compiler sees that no store changes them.
+  const double lr = lr_;
+  const double momentum = momentum_;
   T* const v = step.moments[0];
+  T* const out = step.out;
+  const T* const weights = step.weights;
+  const T* const deltas = step.delta;
+#pragma GCC ivdep
   for (int64_t i = 0; i < step.size; ++i) {
-    const double velocity = momentum_ * static_cast<double>(v[i]) +
-                            static_cast<double>(step.delta[i]);
+    const double velocity =
+        momentum * static_cast<double>(v[i]) + static_cast<double>(deltas[i]);
     v[i] = static_cast<T>(velocity);
-    step.out[i] =
-        static_cast<T>(static_cast<double>(step.weights[i]) + lr_ * velocity);
+    out[i] = static_cast<T>(static_cast<double>(weights[i]) + lr * velocity);
   }
 }
 
