@@ -135,10 +135,18 @@ void LocalLink::OnEvents(uint32_t events) {
   if (over) {
     End(status);
   } else {
-    if (written) user_->OnLinkWritten();
+    // Whoever writes so much that it takes the loop to do it has more soon, and
+    // that is to go together.
+    if (written) loop_.Later(this);
     Receive();
   }
   in_events_ = false;
+}
+
+void LocalLink::OnLater() {
+  if (ended_) return;
+  // The user may take a frame: Read kicks.
+  user_->OnLinkWritten();
 }
 
 void LocalLink::Receive() {

@@ -77,6 +77,7 @@ class LocalLink : public LocalLoopUser,
   // LocalLoopUser.
   void OnEvents(uint32_t events) override;
   void OnTick() override;
+  void OnLater() override;
 
  private:
   struct Header {

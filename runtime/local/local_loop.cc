@@ -4,13 +4,13 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <utility>
-
-#include "absl/time/clock.h"
 
 namespace miniray {
 namespace internal {
@@ -92,44 +92,73 @@ void LocalLoop::Kick(LocalLoopUser* user) {
   if (write(wakeup_.get(), &one, sizeof(one)) < 0) return;
 }
 
+void LocalLoop::Later(LocalLoopUser* user) {
+  if (later_.empty()) later_at_ = Clock::now() + kLater;
+  later_.push_back(user);
+}
+
 void LocalLoop::Run() {
   thread_ = std::this_thread::get_id();
   pthread_setname_np(pthread_self(), "miniray-local");
+  // Timers are late by 50 us otherwise.
+  prctl(PR_SET_TIMERSLACK, 1000UL);
   constexpr int kEvents = 64;
   epoll_event ready[kEvents];
-  absl::Time tick = absl::InfiniteFuture();
+  bool ticking = false;
+  Clock::time_point tick;
   while (true) {
-    int timeout = -1;
-    if (tick != absl::InfiniteFuture()) {
-      timeout = static_cast<int>(std::max<int64_t>(
-          0, absl::ToInt64Milliseconds(tick - absl::Now()) + 1));
+    // Without users, nothing wakes it.
+    const bool timed = ticking || !later_.empty();
+    timespec timeout = {};
+    if (timed) {
+      const auto until = later_.empty() ? tick : later_at_;
+      const int64_t left = std::max<int64_t>(
+          0, std::chrono::nanoseconds(until - Clock::now()).count());
+      timeout.tv_sec = left / 1000000000;
+      timeout.tv_nsec = left % 1000000000;
     }
-    const int count = epoll_wait(epoll_.get(), ready, kEvents, timeout);
+    const int count = epoll_pwait2(epoll_.get(), ready, kEvents,
+                                   timed ? &timeout : nullptr, nullptr);
     PCHECK(count >= 0 || errno == EINTR);
     std::vector<std::pair<LocalLoopUser*, uint32_t>> events;
     for (int i = 0; i < count; ++i) {
-      if (ready[i].data.ptr != nullptr) {
-        // The kernel's struct is packed.
-        const uint32_t bits = ready[i].events;
-        events.emplace_back(static_cast<LocalLoopUser*>(ready[i].data.ptr),
-                            bits);
-      }
+      if (ready[i].data.ptr == nullptr) continue;  // A kick.
+      // The kernel's struct is packed.
+      const uint32_t bits = ready[i].events;
+      events.emplace_back(static_cast<LocalLoopUser*>(ready[i].data.ptr), bits);
     }
     Turn(events);
-    if (tick != absl::InfiniteFuture() && absl::Now() < tick) continue;
-    const bool due = tick != absl::InfiniteFuture();
-    std::vector<std::shared_ptr<LocalLoopUser>> users;
-    bool any = false;
-    {
-      absl::MutexLock lock(&mu_);
-      any = !users_.empty();
-      if (due) {
-        for (const auto& [key, user] : users_) users.push_back(user);
-      }
-    }
-    for (const auto& user : users) user->OnTick();
-    tick = any ? absl::Now() + kTick : absl::InfiniteFuture();
+    if (!later_.empty() && Clock::now() >= later_at_) RunLater();
+    if (ticking && Clock::now() < tick) continue;
+    ticking = Tick(/*due=*/ticking);
+    tick = Clock::now() + kTick;
   }
+}
+
+bool LocalLoop::Tick(bool due) {
+  std::vector<std::shared_ptr<LocalLoopUser>> users;
+  bool any = false;
+  {
+    absl::MutexLock lock(&mu_);
+    any = !users_.empty();
+    if (due) {
+      for (const auto& [key, user] : users_) users.push_back(user);
+    }
+  }
+  for (const auto& user : users) user->OnTick();
+  return any;
+}
+
+void LocalLoop::RunLater() {
+  std::vector<std::shared_ptr<LocalLoopUser>> found;
+  {
+    absl::MutexLock lock(&mu_);
+    for (LocalLoopUser* const user : std::exchange(later_, {})) {
+      const auto it = users_.find(user);
+      if (it != users_.end()) found.push_back(it->second);
+    }
+  }
+  for (const auto& user : found) user->OnLater();
 }
 
 void LocalLoop::Turn(

@@ -5,15 +5,16 @@
 #define MINIRAY_RUNTIME_LOCAL_LOCAL_LOOP_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "runtime/base/files.h"
 
 namespace miniray {
@@ -27,12 +28,17 @@ class LocalLoopUser {
   virtual void OnEvents(uint32_t events) = 0;
   // Every kTick.
   virtual void OnTick() {}
+  // After a Later.
+  virtual void OnLater() {}
 };
 
 // Thread-safe.
 class LocalLoop {
  public:
-  static constexpr absl::Duration kTick = absl::Seconds(5);
+  static constexpr std::chrono::seconds kTick{5};
+  // Long enough for a few dozen calls to come together, short beside the
+  // wake-ups that each of them would cost alone.
+  static constexpr std::chrono::microseconds kLater{20};
 
   // One of the loops of this process, in turn: one for two cores, at most 8.
   // Its thread starts with the first call, and never ends.
@@ -48,16 +54,28 @@ class LocalLoop {
   // OnEvents(0) follows, if `user` is still in the loop.
   void Kick(LocalLoopUser* user) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // OnLater follows after kLater, if `user` is still in the loop. To be called
+  // in the loop's thread.
+  void Later(LocalLoopUser* user);
+
   bool InThread() const { return std::this_thread::get_id() == thread_; }
 
  private:
   LocalLoop();
   void Run();
-  void Turn(const std::vector<std::pair<LocalLoopUser*, uint32_t>>& events);
+  using Clock = std::chrono::steady_clock;
+  void Turn(const std::vector<std::pair<LocalLoopUser*, uint32_t>>& events)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void RunLater() ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns whether there is anybody.
+  bool Tick(bool due) ABSL_LOCKS_EXCLUDED(mu_);
 
   ScopedFd epoll_;
   ScopedFd wakeup_;
   std::atomic<std::thread::id> thread_;
+  // Of the loop's thread.
+  std::vector<LocalLoopUser*> later_;
+  Clock::time_point later_at_;
 
   absl::Mutex mu_;
   absl::flat_hash_map<LocalLoopUser*, std::shared_ptr<LocalLoopUser>> users_

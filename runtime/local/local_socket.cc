@@ -1,5 +1,6 @@
 #include "runtime/local/local_socket.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -33,6 +34,14 @@ bool Fill(const std::string& name, sockaddr_un* address, socklen_t* size) {
 ScopedFd NewSocket() {
   return ScopedFd(
       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Whether files are left for what else the process does: each actor has a
+// socket of its own here, where those of one process share a TCP connection.
+bool IsSpare(int fd) {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+         static_cast<rlim_t>(fd) < limit.rlim_cur / 2;
 }
 
 }  // namespace
@@ -77,7 +86,8 @@ ScopedFd DialLocally(const std::string& address) {
   sockaddr_un name;
   socklen_t size = 0;
   ScopedFd fd = NewSocket();
-  if (!fd.valid() || !Fill(LocalName(address), &name, &size) ||
+  if (!fd.valid() || !IsSpare(fd.get()) ||
+      !Fill(LocalName(address), &name, &size) ||
       connect(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
       !TrustsPeer(fd.get())) {
     return ScopedFd();
