@@ -278,10 +278,8 @@ absl::Cord ActorConnection::NextFrame() {
 void ActorConnection::OnFrame(ActorStream* stream, const absl::Cord& bytes) {
   Outcomes outcomes;
   Accept(stream, bytes, &outcomes);
-  // Before anybody is woken: gRPC serializes what is asked of a connection, and
-  // the next call of one who waits would go through one more thread.
-  stream->Read();
   Run(std::move(outcomes));
+  stream->Read();
 }
 
 void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,

@@ -27,8 +27,7 @@ class ActorStreamUser {
   virtual ~ActorStreamUser() = default;
   // What to write next; empty: nothing now. Called under the stream's lock.
   virtual void OnWritable(ActorStream* stream) = 0;
-  // Calls stream->Read() once; frames that follow may then come in another
-  // thread, before this returns.
+  // Calls stream->Read() once, as the last thing.
   virtual void OnFrame(ActorStream* stream, const absl::Cord& frame) = 0;
   // Nothing follows.
   virtual void OnStreamEnded(ActorStream* stream,

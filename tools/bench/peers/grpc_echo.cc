@@ -3,9 +3,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
@@ -17,6 +20,25 @@
 namespace miniray::bench {
 namespace {
 
+// Echoes one message after the other.
+class EchoStream
+    : public grpc::ServerBidiReactor<peer::EchoMessage, peer::EchoMessage> {
+ public:
+  EchoStream() { StartRead(&message_); }
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    StartWrite(&message_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    StartRead(&message_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  peer::EchoMessage message_;
+};
+
 class EchoService : public peer::Echo::CallbackService {
  public:
   grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context,
@@ -27,6 +49,93 @@ class EchoService : public peer::Echo::CallbackService {
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
+  EchoStream* Stream(grpc::CallbackServerContext*) override {
+    return new EchoStream;
+  }
+};
+
+// The caller's end of a stream. For one thread; REQUIRES: Wait at the end.
+class PingStream
+    : public grpc::ClientBidiReactor<peer::EchoMessage, peer::EchoMessage> {
+ public:
+  explicit PingStream(peer::Echo::Stub* stub) {
+    stub->async()->Stream(&context_, this);
+    AddHold();  // Writes come from the caller's thread.
+    StartRead(&in_);
+    StartCall();
+  }
+
+  // False: the stream has ended.
+  bool Ping(int64_t number) {
+    if (!AwaitWritten()) return false;
+    absl::MutexLock lock(&mu_);
+    out_.set_number(number);
+    written_ = false;
+    echoed_ = false;
+    StartWrite(&out_);
+    auto echoed = [this] {
+      mu_.AssertHeld();
+      return echoed_ || ended_;
+    };
+    mu_.Await(absl::Condition(&echoed));
+    return echoed_ && echo_ == number;
+  }
+
+  // Ends the stream.
+  absl::Status Wait() {
+    AwaitWritten();
+    StartWritesDone();
+    RemoveHold();
+    absl::MutexLock lock(&mu_);
+    auto done = [this] {
+      mu_.AssertHeld();
+      return status_.has_value();
+    };
+    mu_.Await(absl::Condition(&done));
+    return *status_;
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&mu_);
+    written_ = ok;
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      absl::MutexLock lock(&mu_);
+      ended_ = true;
+      return;
+    }
+    const int64_t number = in_.number();
+    StartRead(&in_);
+    absl::MutexLock lock(&mu_);
+    echo_ = number;
+    echoed_ = true;
+  }
+  void OnDone(const grpc::Status& status) override {
+    absl::MutexLock lock(&mu_);
+    status_ = FromGrpcStatus(status);
+  }
+
+ private:
+  // False: the stream has ended.
+  bool AwaitWritten() {
+    absl::MutexLock lock(&mu_);
+    auto written = [this] {
+      mu_.AssertHeld();
+      return written_ || ended_;
+    };
+    mu_.Await(absl::Condition(&written));
+    return !ended_;
+  }
+
+  grpc::ClientContext context_;
+  peer::EchoMessage in_, out_;
+  absl::Mutex mu_;
+  bool written_ ABSL_GUARDED_BY(mu_) = true;
+  bool echoed_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t echo_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
 };
 
 // Calls of one flood: each that ends starts the next.
@@ -92,6 +201,20 @@ class Client : public GrpcEcho {
       if (!status.ok()) return FromGrpcStatus(status);
       micros.push_back(absl::ToDoubleMicroseconds(absl::Now() - start));
     }
+    return Median(std::move(micros));
+  }
+
+  absl::StatusOr<double> StreamRoundTrip(int messages) override {
+    PingStream stream(stub_.get());
+    std::vector<double> micros;
+    bool ok = true;
+    for (int i = 0; ok && i < messages; ++i) {
+      const absl::Time start = absl::Now();
+      ok = stream.Ping(i);
+      micros.push_back(absl::ToDoubleMicroseconds(absl::Now() - start));
+    }
+    MR_RETURN_IF_ERROR(stream.Wait());
+    if (!ok) return absl::UnavailableError("the raw gRPC stream ended");
     return Median(std::move(micros));
   }
 
