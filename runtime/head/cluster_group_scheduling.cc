@@ -191,7 +191,7 @@ void ClusterState::HoldNodes() {
   std::vector<Node*> nodes;
   std::vector<PlanNode> plan_nodes;
   for (auto& [id, node] : nodes_) {
-    if (node.info.state() != v1::NODE_STATE_ALIVE) continue;
+    if (node.info.state() != v1::NODE_STATE_ALIVE || node.stopping) continue;
     PlanNode plan_node{.available = node.total,
                        .bundles = BundlesOn(group, id),
                        .rank = node.available.Utilisation(node.total, sum)};

@@ -138,6 +138,14 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   Schedule();
 }
 
+void ClusterState::NodeStopping(const std::string& node_id) {
+  Turn turn(this);
+  const auto it = nodes_.find(node_id);
+  if (it == nodes_.end()) return;
+  it->second.stopping = true;
+  ++node_epoch_;
+}
+
 void ClusterState::NodeLeft(const std::string& node_id) {
   Turn turn(this);
   auto it = nodes_.find(node_id);

@@ -53,6 +53,8 @@ struct NodeRecord {
   std::set<std::string> actors;
   // A placement group waits for its room: nothing else starts here.
   bool held = false;
+  // It was told to stop: nothing starts here any more.
+  bool stopping = false;
 };
 
 struct ActorRecord {

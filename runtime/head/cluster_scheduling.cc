@@ -21,7 +21,8 @@ constexpr size_t kMaxDescribedNodes = 8;
 }  // namespace
 
 bool ClusterState::IsUsable(const Node& node) {
-  return node.info.state() == v1::NODE_STATE_ALIVE && node.link != nullptr;
+  return node.info.state() == v1::NODE_STATE_ALIVE && node.link != nullptr &&
+         !node.stopping;
 }
 
 // --- Nodes.

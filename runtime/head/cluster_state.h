@@ -83,6 +83,8 @@ class ClusterState {
   absl::Status RegisterNode(const v1::RegisterNode& request,
                             std::shared_ptr<NodeLink> link);
   void NodeDisconnected(const std::string& node_id, const NodeLink* link);
+  // It begins to stop its actors, so none is to be placed there.
+  void NodeStopping(const std::string& node_id);
   void NodeLeft(const std::string& node_id);
   // Errors: NOT_FOUND.
   absl::Status RenewLease(const std::string& node_id);

@@ -74,6 +74,8 @@ class NodeStream
       calls_->Add(node_id_, std::move(*message_.mutable_call_records()));
     } else if (message_.has_stats()) {
       state_->NodeStats(node_id_, message_.stats());
+    } else if (message_.has_stopping()) {
+      state_->NodeStopping(node_id_);
     } else if (message_.has_leaving()) {
       // Nothing more is read: what was queued ends the stream, or OnCancel,
       // which may have come already.

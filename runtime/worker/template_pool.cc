@@ -158,6 +158,18 @@ void TemplatePool::MakeRoom() {
     oldest->state = State::kGone;
     supervisor_->Stop(oldest->key, absl::ZeroDuration());
   }
+  std::vector<std::shared_ptr<Template>> unfit;
+  for (const auto& [key, entry] : templates_) {
+    if (entry->state == State::kUnfit) unfit.push_back(entry);
+  }
+  if (unfit.size() > options_.max_unfit) {
+    const auto kept = unfit.end() - static_cast<ptrdiff_t>(options_.max_unfit);
+    std::nth_element(
+        unfit.begin(), kept, unfit.end(),
+        [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
+    std::for_each(unfit.begin(), kept,
+                  [](const auto& entry) { entry->state = State::kGone; });
+  }
   std::erase_if(templates_, [](const auto& item) {
     return item.second->state == State::kGone;
   });

@@ -29,6 +29,8 @@ class TemplatePool {
   struct Options {
     std::string log_folder;
     int max_templates = 4;
+    // Programs that were found unfit are remembered, the last ones.
+    size_t max_unfit = 64;
   };
   // What is loaded.
   struct Program {

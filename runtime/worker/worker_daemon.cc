@@ -160,6 +160,11 @@ class WorkerDaemonImpl : public WorkerDaemon {
     memory_.reset();
     janitor_.reset();
     if (supervisor_ != nullptr) {
+      // Or the head would start here again what is stopped here, until no
+      // restart is left.
+      v1::NodeMessage stopping;
+      stopping.mutable_stopping();
+      link_.Send(std::move(stopping));
       constexpr char kReason[] = "its node was stopped (miniray stop)";
       // Without them, it did not come to start.
       if (actors_ != nullptr) actors_->EndStarting(kReason);

@@ -88,6 +88,22 @@ TEST(ActorOptionsTest, SoftAffinityLeavesANodeThatIsLost) {
               IsOkAndHolds(cluster.daemon(0).node_id()));
 }
 
+TEST(ActorOptionsTest, ANodeThatIsStoppedCostsItsActorsOneRestart) {
+  TestCluster cluster(TwoZones());
+  Cluster driver = cluster.Connect();
+  const std::string b = cluster.daemon(1).node_id();
+  // It would like to start again where it was.
+  auto probe = driver.CreateActor<Probe>({.max_restarts = 1,
+                                          .max_retries = -1,
+                                          .node_id = b,
+                                          .soft_affinity = true});
+  EXPECT_THAT(probe->Call<&Probe::Node>().Get(kLong), IsOkAndHolds(b));
+  cluster.StopDaemon(1);
+  EXPECT_THAT(probe->Call<&Probe::Restarts>().Get(kLong), IsOkAndHolds(1));
+  EXPECT_THAT(probe->Call<&Probe::Node>().Get(kLong),
+              IsOkAndHolds(cluster.daemon(0).node_id()));
+}
+
 TEST(ActorOptionsTest, GetIfExistsMakesOneActorOfMany) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();
