@@ -1,7 +1,10 @@
 #include "ps/await_calls.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "runtime/base/status_macros.h"
 
@@ -15,13 +18,16 @@ absl::Status AwaitCalls(
     const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
     const std::vector<AnyActorHandle>& workers, absl::string_view doing,
     absl::Duration reminder_period,
-    absl::FunctionRef<absl::Status(size_t)> on_done) {
+    absl::FunctionRef<absl::Status(size_t)> on_done, absl::Time deadline) {
   std::vector<bool> handled(calls.size());
   size_t num_handled = 0;
   while (num_handled < calls.size()) {
+    const absl::Duration left = deadline - absl::Now();
     const std::vector<size_t> ready = miniray::internal::WaitForCalls(
-        calls, num_handled + 1, reminder_period);
+        calls, num_handled + 1,
+        std::clamp(left, absl::ZeroDuration(), reminder_period));
     if (ready.size() == num_handled) {
+      if (left <= reminder_period) return absl::OkStatus();
       std::vector<std::string> missing;
       for (size_t i = 0; i < calls.size(); ++i) {
         if (!handled[i]) missing.push_back(WorkerName(i, workers[i]));

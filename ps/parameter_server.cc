@@ -11,9 +11,9 @@
 #include "glog/logging.h"
 #include "ps/await_calls.h"
 #include "ps/encoded_weights.h"
+#include "ps/server_state.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
-#include "runtime/actor/registry.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
@@ -21,9 +21,8 @@ namespace {
 
 constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
 
-constexpr char kLendWeights[] = "LendWeights";
-constexpr char kNumSamples[] = "NumSamples";
-constexpr char kBufferNames[] = "BufferNames";
+// Of SyncStats::warnings.
+constexpr size_t kMaxWarnings = 20;
 
 double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
@@ -43,19 +42,6 @@ absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) {
   return absl::OkStatus();
 }
 
-// Workers are of this program or its plug-ins; of a foreign class nothing is
-// known.
-bool HasMethod(const AnyActorHandle& worker, absl::string_view method) {
-  const auto found =
-      miniray::internal::ActorRegistry::Get().Find(worker.class_name());
-  return found.ok() && (*found)->methods.contains(method);
-}
-
-// What to call for a worker's weights.
-std::string PullMethod(const AnyActorHandle& worker) {
-  return HasMethod(worker, kLendWeights) ? kLendWeights : "GetWeights";
-}
-
 std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
                                            const StrategyOptions& options) {
   absl::StatusOr<std::unique_ptr<SyncStrategy>> strategy =
@@ -71,125 +57,209 @@ std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
 ParameterServer::ParameterServer(const std::string& strategy,
                                  const StrategyOptions& options,
                                  ServerOptions server_options)
-    : strategy_(MakeStrategy(strategy, options)), options_(server_options) {
+    : strategy_(MakeStrategy(strategy, options)),
+      options_(std::move(server_options)) {
   stats_.strategy = options.values().empty()
                         ? strategy
                         : absl::StrCat(strategy, " (", options.ToString(), ")");
+  if (const absl::Status valid = Validate(options_); !valid.ok()) {
+    throw std::invalid_argument(std::string(valid.message()));
+  }
+  if (!options_.state_dir.empty()) Restore();
+}
+
+void ParameterServer::Restore() {
+  const ActorContext* const context = ActorContext::Current();
+  if (context != nullptr) stats_.num_restarts = context->num_restarts();
+  absl::StatusOr<std::optional<ServerState>> found =
+      LoadServerState(options_.state_dir);
+  if (!found.ok()) throw std::runtime_error(found.status().ToString());
+  if (!found->has_value()) {
+    if (stats_.num_restarts > 0) {
+      throw std::runtime_error(absl::StrCat(
+          "the parameter server restarts, but its state is not in ",
+          options_.state_dir,
+          " here; use a folder that all machines share, or keep the server on "
+          "one node (ActorOptions::node_id)"));
+    }
+    // So that the next process knows that this is the place.
+    if (const absl::Status saved = Save(); !saved.ok()) {
+      throw std::runtime_error(saved.ToString());
+    }
+    return;
+  }
+  ServerState& state = **found;
+  if (state.strategy != stats_.strategy) {
+    throw std::runtime_error(absl::StrCat(
+        options_.state_dir, " has the state of a server with the strategy ",
+        state.strategy, ", and this one has ", stats_.strategy,
+        "; use another folder, or empty it"));
+  }
+  worker_weights_ = std::move(state.worker_weights);
+  stats_.version = state.version;
+  stats_.num_syncs = state.num_syncs;
+  last_sync_ = std::move(state.last_sync);
+  if (state.weights.value.empty()) return;
+  if (state.knows_buffers) {
+    const absl::Status known =
+        SetBufferNames(state.weights.value, std::move(state.buffer_names));
+    if (!known.ok()) throw std::runtime_error(known.ToString());
+  }
+  Adopt(std::move(state.weights.value));
+  absl::Status restored;
+  try {
+    restored = strategy_->RestoreState(
+        {.tensors = std::move(state.strategy_tensors.value),
+         .scalars = std::move(state.strategy_scalars)},
+        weights_);
+  } catch (const std::exception& error) {  // c10::Error
+    restored = absl::InternalError(error.what());
+  }
+  if (!restored.ok()) {
+    throw std::runtime_error(absl::StrCat("the state in ", options_.state_dir,
+                                          ": ", restored.message()));
+  }
+  LOG(INFO) << "goes on with version " << stats_.version << " of "
+            << options_.state_dir;
+}
+
+absl::Status ParameterServer::Save() {
+  ServerState state{
+      .strategy = stats_.strategy,
+      .version = stats_.version,
+      .num_syncs = stats_.num_syncs,
+      .last_sync = last_sync_,
+      .weights = {weights_},
+      .buffer_names = buffer_names_.value_or(std::vector<std::string>()),
+      .knows_buffers = buffer_names_.has_value(),
+      .worker_weights = worker_weights_};
+  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
+  state.strategy_tensors = {std::move(strategy.tensors)};
+  state.strategy_scalars = std::move(strategy.scalars);
+  MR_RETURN_IF_ERROR(Annotate(SaveServerState(options_.state_dir, state),
+                              "save the parameter server's state"));
+  unsaved_ = 0;
+  ++stats_.num_saves;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
+  return Sync(workers, "");
+}
+
+absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
+    const std::vector<AnyActorHandle>& workers, const std::string& sync_id) {
+  if (sync_id.empty()) {
+    return absl::InvalidArgumentError("a synchronisation's id cannot be empty");
+  }
+  if (sync_id != last_sync_) return Sync(workers, sync_id);
+  MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  // The disk may have been full.
+  if (unsaved_ >= options_.save_every) MR_RETURN_IF_ERROR(Save());
+  SyncResult result;
+  result.num_workers = static_cast<int64_t>(workers.size());
+  result.repeated = true;
+  const absl::Time start = absl::Now();
+  MR_RETURN_IF_ERROR(Push(workers));
+  CountSync();
+  result.seconds_push = SecondsSince(start);
+  result.version = stats_.version;
+  result.bytes = TotalBytes(weights_) * result.num_workers;
+  return result;
+}
+
+absl::StatusOr<SyncResult> ParameterServer::Sync(
+    const std::vector<AnyActorHandle>& workers, const std::string& sync_id) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   SyncResult result;
   result.num_workers = static_cast<int64_t>(workers.size());
+  if (options_.min_workers > result.num_workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_workers is ", options_.min_workers,
+                     ", but there are ", result.num_workers, " workers"));
+  }
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
 
   absl::Time start = absl::Now();
-  MR_ASSIGN_OR_RETURN(std::vector<Contribution> contributions, Pull(workers));
-  const int64_t pulled =
-      TotalBytes(contributions.front().tensors) * result.num_workers;
-  result.num_refused =
-      result.num_workers - static_cast<int64_t>(contributions.size());
+  std::vector<LeftOut> left_out;
+  MR_ASSIGN_OR_RETURN(std::vector<Contribution> contributions,
+                      Pull(workers, &left_out));
+  for (const LeftOut& worker : left_out) {
+    ++(worker.refused ? result.num_refused : result.num_lost);
+  }
+  const int64_t pulled = TotalBytes(contributions.front().tensors) *
+                         (result.num_workers - result.num_lost);
   result.seconds_pull = SecondsSince(start);
   stats_.contributions_refused += result.num_refused;
+  stats_.contributions_lost += result.num_lost;
   stats_.bytes_pulled += pulled;
   stats_.seconds_pull += result.seconds_pull;
 
   start = absl::Now();
   MR_ASSIGN_OR_RETURN(NamedTensors aggregated,
                       Aggregate(contributions, workers));
-  Replace(std::move(aggregated));
   stats_.contributions_accepted += static_cast<int64_t>(contributions.size());
+  MR_RETURN_IF_ERROR(Replace(std::move(aggregated), sync_id));
   contributions.clear();  // The push needs memory too.
   result.seconds_aggregate = SecondsSince(start);
   stats_.seconds_aggregate += result.seconds_aggregate;
 
   start = absl::Now();
-  MR_RETURN_IF_ERROR(Push(workers));
+  MR_RETURN_IF_ERROR(Push(workers, left_out));
+  CountSync();
   result.seconds_push = SecondsSince(start);
-  ++stats_.num_syncs;
   result.version = stats_.version;
   result.bytes = pulled + TotalBytes(weights_) * result.num_workers;
   return result;
 }
 
 absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
-    const std::vector<AnyActorHandle>& workers) {
-  // Methods of one worker run in the order of the calls: what is asked for
-  // first is there when the weights are.
-  ObjectRef<std::vector<std::string>> buffer_names;
-  if (info_ == nullptr && HasMethod(workers.front(), kBufferNames)) {
-    buffer_names = workers.front().CallByName<std::vector<std::string>>(
-        std::string(kBufferNames));
+    const std::vector<AnyActorHandle>& workers,
+    std::vector<LeftOut>* left_out) {
+  PullRequest request{
+      .workers = workers,
+      .wants_samples = strategy_->UsesWorkerWeights(),
+      .wants_buffers = !buffer_names_.has_value(),
+      .check_finite = options_.non_finite == NonFinitePolicy::kDropWorker ||
+                      (options_.non_finite == NonFinitePolicy::kRefuse &&
+                       !strategy_->PassesOnNonFinite()),
+      .drop_non_finite = options_.non_finite == NonFinitePolicy::kDropWorker,
+      .min_workers = options_.min_workers,
+      .layout = layout_.has_value() ? &*layout_ : nullptr};
+  if (options_.sync_timeout_seconds > 0) {
+    request.deadline =
+        absl::Now() + absl::Seconds(options_.sync_timeout_seconds);
   }
-  std::vector<std::optional<ObjectRef<double>>> num_samples;
-  std::vector<ObjectRef<ReadOnly<NamedTensors>>> refs;
-  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-  for (const AnyActorHandle& worker : workers) {
-    num_samples.emplace_back();
-    if (strategy_->UsesWorkerWeights() && HasMethod(worker, kNumSamples)) {
-      num_samples.back() = worker.CallByName<double>(std::string(kNumSamples));
-    }
-    refs.push_back(
-        worker.CallByName<ReadOnly<NamedTensors>>(PullMethod(worker)));
-    calls.push_back(refs.back().state());
+  MR_ASSIGN_OR_RETURN(PulledWeights pulled, PullWeightsOf(request));
+  if (pulled.buffer_names.has_value()) {
+    MR_RETURN_IF_ERROR(
+        Annotate(SetBufferNames(pulled.contributions.front().tensors,
+                                *std::move(pulled.buffer_names)),
+                 WorkerName(0, workers.front())));
   }
-  std::vector<Contribution> contributions(workers.size());
-  std::vector<absl::Status> finite(workers.size());
-  const bool check_finite =
-      options_.non_finite == NonFinitePolicy::kDropWorker ||
-      (options_.non_finite == NonFinitePolicy::kRefuse &&
-       !strategy_->PassesOnNonFinite());
-  MR_RETURN_IF_ERROR(AwaitCalls(
-      calls, workers, "pull of weights", kReminderPeriod, [&](size_t i) {
-        const std::string who = WorkerName(i, workers[i]);
-        absl::StatusOr<ReadOnly<NamedTensors>> weights = refs[i].Get();
-        refs[i] = {};  // The bytes that they came in are not needed any more.
-        calls[i] = nullptr;
-        if (!weights.ok()) return Annotate(weights.status(), who);
-        contributions[i].worker_id = static_cast<int>(i);
-        contributions[i].tensors = std::move(weights->value);
-        if (num_samples[i].has_value()) {
-          const absl::StatusOr<double> samples = num_samples[i]->Get();
-          if (!samples.ok()) return Annotate(samples.status(), who);
-          contributions[i].num_samples = *samples;
-        }
-        MR_RETURN_IF_ERROR(CheckForm(contributions[i].tensors, who));
-        if (!check_finite) return absl::OkStatus();
-        finite[i] = CheckFinite(contributions[i].tensors, who);
-        return options_.non_finite == NonFinitePolicy::kDropWorker
-                   ? absl::OkStatus()
-                   : finite[i];
-      }));
-  const ModelLayout first = ModelLayout::Of(contributions.front().tensors);
-  for (size_t i = 0; i < workers.size(); ++i) {
-    MR_RETURN_IF_ERROR(CheckLayout(
-        contributions[i].tensors, layout_.has_value() ? *layout_ : first,
-        WorkerName(i, workers[i]),
-        layout_.has_value() ? "the parameter server" : "worker 0"));
+  for (Contribution& contribution : pulled.contributions) {
+    contribution.info = info_;
   }
-  if (buffer_names.state() != nullptr) {
-    const std::string who = WorkerName(0, workers.front());
-    const auto names = buffer_names.Get();
-    if (!names.ok()) return Annotate(names.status(), who);
-    auto info = MakeInfo(contributions.front().tensors, *names);
-    if (!info.ok()) return Annotate(info.status(), who);
-    info_ = *std::move(info);
+  for (const LeftOut& worker : pulled.left_out) Warn(worker.status);
+  SetWeightsInMean(&pulled.contributions);
+  *left_out = std::move(pulled.left_out);
+  return std::move(pulled.contributions);
+}
+
+void ParameterServer::Warn(const absl::Status& status) {
+  LOG(WARNING) << "left out of a synchronisation: " << status.message();
+  if (stats_.warnings.size() >= kMaxWarnings) {
+    stats_.warnings.erase(stats_.warnings.begin());
   }
-  std::vector<Contribution> kept;
-  for (size_t i = 0; i < workers.size(); ++i) {
-    if (finite[i].ok()) {
-      kept.push_back(std::move(contributions[i]));
-      kept.back().info = info_;
-    } else {
-      LOG(WARNING) << "left out of a synchronisation: " << finite[i].message();
-    }
-  }
-  if (kept.empty()) {
-    return Annotate(finite.front(), "no worker has finite weights");
-  }
-  SetWeightsInMean(&kept);
-  return kept;
+  stats_.warnings.emplace_back(status.message());
+}
+
+absl::Status ParameterServer::SetBufferNames(const NamedTensors& model,
+                                             std::vector<std::string> names) {
+  MR_ASSIGN_OR_RETURN(info_, MakeInfo(model, names));
+  buffer_names_ = std::move(names);
+  return absl::OkStatus();
 }
 
 void ParameterServer::SetWeightsInMean(
@@ -241,35 +311,94 @@ absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
   return absl::InternalError(absl::StrCat(who, ": ", status.message()));
 }
 
-absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers) {
+absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
+                                   const std::vector<LeftOut>& left_out) {
   const absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(const EncodedWeights encoded,
                       EncodedWeights::Of(weights_));
+  // Who comes back from where it was gets the weights then, and only the last.
+  std::vector<AnyActorHandle> awaited = workers;
+  for (auto it = left_out.rbegin(); it != left_out.rend(); ++it) {
+    if (it->refused) continue;
+    const AnyActorHandle& worker = workers[it->worker];
+    ObjectRef<void>& late = late_pushes_[worker.actor_id()];
+    Cancel(late);
+    late =
+        worker.CallByNameWith<void>({.max_retries = -1}, "SetWeights", encoded);
+    awaited.erase(awaited.begin() + static_cast<ptrdiff_t>(it->worker));
+  }
   std::vector<ObjectRef<void>> refs;
   std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-  for (const AnyActorHandle& worker : workers) {
+  for (const AnyActorHandle& worker : awaited) {
+    late_pushes_.erase(worker.actor_id());
     refs.push_back(worker.CallByName<void>("SetWeights", encoded));
     calls.push_back(refs.back().state());
   }
+  const absl::Time deadline =
+      options_.sync_timeout_seconds > 0
+          ? start + absl::Seconds(options_.sync_timeout_seconds)
+          : absl::InfiniteFuture();
   const int64_t bytes = TotalBytes(weights_);
   // All are waited for, so that a caller who goes on despite an error meets
   // workers that are done with the push.
-  absl::Status first_error;
+  std::vector<absl::Status> pushed(
+      awaited.size(),
+      absl::DeadlineExceededError("has not taken the new weights in time"));
   MR_RETURN_IF_ERROR(AwaitCalls(
-      calls, workers, "push of weights", kReminderPeriod, [&](size_t i) {
-        const absl::Status pushed = refs[i].Get();
-        if (pushed.ok()) stats_.bytes_pushed += bytes;
-        first_error.Update(Annotate(pushed, WorkerName(i, workers[i])));
+      calls, awaited, "push of weights", kReminderPeriod,
+      [&](size_t i) {
+        pushed[i] = refs[i].Get();
+        if (pushed[i].ok()) stats_.bytes_pushed += bytes;
         return absl::OkStatus();
-      }));
+      },
+      deadline));
   stats_.seconds_push += SecondsSince(start);
+  absl::Status first_error;
+  int64_t good = 0;
+  for (size_t i = 0; i < awaited.size(); ++i) {
+    if (pushed[i].ok()) {
+      ++good;
+      continue;
+    }
+    const size_t index = static_cast<size_t>(
+        std::find_if(workers.begin(), workers.end(),
+                     [&](const AnyActorHandle& worker) {
+                       return worker.actor_id() == awaited[i].actor_id();
+                     }) -
+        workers.begin());
+    first_error.Update(Annotate(pushed[i], WorkerName(index, awaited[i])));
+    if (options_.min_workers > 0) {
+      Warn(Annotate(pushed[i], WorkerName(index, awaited[i])));
+      if (absl::IsDeadlineExceeded(pushed[i])) {
+        late_pushes_[awaited[i].actor_id()] = std::move(refs[i]);
+      }
+    }
+  }
+  if (options_.min_workers > 0 && good >= options_.min_workers) {
+    return absl::OkStatus();
+  }
   return first_error;
 }
 
-void ParameterServer::Replace(NamedTensors weights) {
+absl::Status ParameterServer::Replace(NamedTensors weights,
+                                      const std::string& sync_id) {
+  Adopt(std::move(weights));
+  ++stats_.version;
+  last_sync_ = sync_id;
+  sync_counted_ = false;
+  if (options_.state_dir.empty() || ++unsaved_ < options_.save_every) {
+    return absl::OkStatus();
+  }
+  return Save();
+}
+
+void ParameterServer::CountSync() {
+  if (!std::exchange(sync_counted_, true)) ++stats_.num_syncs;
+}
+
+void ParameterServer::Adopt(NamedTensors weights) {
   if (!layout_.has_value()) layout_ = ModelLayout::Of(weights);
   weights_ = std::move(weights);
-  ++stats_.version;
 }
 
 absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
@@ -288,20 +417,21 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
         CheckLayout(weights, *layout_, "PushWeights", "the parameter server"));
   }
   strategy_->Reset(weights);
-  Replace(std::move(weights));
+  MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   return stats_.version;
 }
 
 absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  std::vector<LeftOut> left_out;
   MR_ASSIGN_OR_RETURN(const std::vector<Contribution> first,
-                      Pull({workers.front()}));
+                      Pull({workers.front()}, &left_out));
   MR_RETURN_IF_ERROR(
       CheckFinite(first.front().tensors, WorkerName(0, workers.front())));
   NamedTensors weights = MeanOfModels(first);  // A copy: these are lent.
   strategy_->Reset(weights);
-  Replace(std::move(weights));
+  MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   MR_RETURN_IF_ERROR(Push(workers));
   return stats_.version;
 }
@@ -321,7 +451,7 @@ absl::Status ParameterServer::SetWorkerWeight(int worker_id, double weight) {
                      " has no use for the weights of workers; 'weighted' has"));
   }
   worker_weights_[worker_id] = weight;
-  return absl::OkStatus();
+  return options_.state_dir.empty() ? absl::OkStatus() : Save();
 }
 
 SyncStats ParameterServer::GetStats() const {
@@ -350,8 +480,13 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const ActorOptions& actor_options) {
   MR_RETURN_IF_ERROR(
       StrategyRegistry::Get().Create(strategy, options).status());
+  MR_RETURN_IF_ERROR(Validate(server_options));
+  ActorOptions with_restarts = actor_options;
+  if (!server_options.state_dir.empty() && with_restarts.max_restarts == 0) {
+    with_restarts.max_restarts = -1;
+  }
   return cluster.CreateActor<ParameterServer>(
-      actor_options, std::string(strategy), options, server_options);
+      with_restarts, std::string(strategy), options, server_options);
 }
 
 }  // namespace miniray::ps

@@ -42,6 +42,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ps/check_weights.h"
+#include "ps/pull_weights.h"
+#include "ps/server_options.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
 #include "runtime/api/miniray.h"
@@ -49,33 +51,20 @@
 
 namespace miniray::ps {
 
-// What becomes of a contribution with values that are infinite or NaN.
-enum class NonFinitePolicy {
-  kRefuse,      // The synchronisation fails.
-  kDropWorker,  // The others go on; the worker receives the result, too.
-  // The strategy gets it: for median, krum and others that stand it. A result
-  // that is not finite is refused all the same.
-  kAllow,
-};
-
-// How a server works, whatever its strategy.
-struct ServerOptions {
-  NonFinitePolicy non_finite = NonFinitePolicy::kRefuse;
-};
-MINIRAY_STRUCT(ServerOptions, non_finite);
-
 // What one synchronisation did.
 struct SyncResult {
   int64_t version = 0;  // Of the weights that the workers now hold.
   int64_t num_workers = 0;
-  int64_t num_refused = 0;  // Workers dropped by NonFinitePolicy.
+  int64_t num_refused = 0;  // Workers left out by NonFinitePolicy.
+  int64_t num_lost = 0;     // Left out since they failed, died or were late.
+  bool repeated = false;    // By SyncOnce: only the push was done again.
   int64_t bytes = 0;        // Of tensors, pulled and pushed.
   double seconds_pull = 0;  // The checks included: they overlap.
   double seconds_aggregate = 0;
   double seconds_push = 0;
 };
-MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, bytes,
-               seconds_pull, seconds_aggregate, seconds_push);
+MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
+               repeated, bytes, seconds_pull, seconds_aggregate, seconds_push);
 
 // The server's life so far.
 struct SyncStats {
@@ -85,7 +74,11 @@ struct SyncStats {
   bool initialized = false;  // There are weights.
   int64_t num_tensors = 0;
   int64_t contributions_accepted = 0;  // Totals over all synchronisations.
-  int64_t contributions_refused = 0;   // Dropped by NonFinitePolicy.
+  int64_t contributions_refused = 0;   // Left out by NonFinitePolicy.
+  int64_t contributions_lost = 0;      // Of workers that failed or were late.
+  std::vector<std::string> warnings;  // Who was left out, and why; the last 20.
+  int64_t num_saves = 0;     // Of the state, by this process of the server.
+  int64_t num_restarts = 0;  // Of the server.
   int64_t bytes_pulled = 0;
   int64_t bytes_pushed = 0;
   double seconds_pull = 0;
@@ -94,6 +87,7 @@ struct SyncStats {
 };
 MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
                num_tensors, contributions_accepted, contributions_refused,
+               contributions_lost, warnings, num_saves, num_restarts,
                bytes_pulled, bytes_pushed, seconds_pull, seconds_aggregate,
                seconds_push);
 
@@ -104,7 +98,8 @@ MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
 // models, or another one after that, has a server for each.
 class ParameterServer {
  public:
-  // Throws std::invalid_argument for what StrategyRegistry::Create refuses.
+  // Throws std::invalid_argument for what StrategyRegistry::Create refuses, and
+  // std::runtime_error where the state in state_dir cannot be used.
   ParameterServer(const std::string& strategy, const StrategyOptions& options,
                   ServerOptions server_options);
 
@@ -118,8 +113,21 @@ class ParameterServer {
   // and tensor). What the strategy returns. In all these cases no worker has
   // received anything. When a push
   // fails, the other workers have the new weights, and so has the server.
+  // RESOURCE_EXHAUSTED and others, the state cannot be saved (state_dir).
+  //
+  // With ServerOptions::min_workers, workers that die, fail or are late are
+  // left out and named in the warnings.
   absl::StatusOr<SyncResult> SyncFromWorkers(
       const std::vector<AnyActorHandle>& workers);
+
+  // The same, once for each id, for callers who call again when the server was
+  // killed (CallOptions::max_retries): if the weights that this synchronisation
+  // made were saved before, they are pushed again, and nothing is pulled or
+  // aggregated. Needs ServerOptions::state_dir with save_every = 1 for that.
+  //
+  // sync_id: not empty; another one for each synchronisation. Errors: as above.
+  absl::StatusOr<SyncResult> SyncOnce(
+      const std::vector<AnyActorHandle>& workers, const std::string& sync_id);
 
   // Returns the weights. Errors: FAILED_PRECONDITION, there are none yet.
   absl::StatusOr<NamedTensors> PullWeights() const;
@@ -150,30 +158,51 @@ class ParameterServer {
   SyncStats GetStats() const;
 
  private:
-  // Pulls from all, checks each by itself as it comes, then all together.
-  // Returns those that NonFinitePolicy lets through.
+  // Returns the contributions that the options let through, and notes who is
+  // left out.
   absl::StatusOr<std::vector<Contribution>> Pull(
-      const std::vector<AnyActorHandle>& workers);
+      const std::vector<AnyActorHandle>& workers,
+      std::vector<LeftOut>* left_out);
   void SetWeightsInMean(std::vector<Contribution>* contributions) const;
   absl::StatusOr<NamedTensors> Aggregate(
       const std::vector<Contribution>& contributions,
       const std::vector<AnyActorHandle>& workers);
-  absl::Status Push(const std::vector<AnyActorHandle>& workers);
-  void Replace(NamedTensors weights);
+  absl::StatusOr<SyncResult> Sync(const std::vector<AnyActorHandle>& workers,
+                                  const std::string& sync_id);
+  // Workers that are left out are not waited for.
+  absl::Status Push(const std::vector<AnyActorHandle>& workers,
+                    const std::vector<LeftOut>& left_out = {});
+  // They are the server's from now on; saved as the options say.
+  absl::Status Replace(NamedTensors weights, const std::string& sync_id);
+  void Adopt(NamedTensors weights);
+  // The weights have reached the workers.
+  void CountSync();
+  absl::Status Save();
+  void Restore();
+  void Warn(const absl::Status& status);
+  absl::Status SetBufferNames(const NamedTensors& model,
+                              std::vector<std::string> names);
 
   const std::unique_ptr<SyncStrategy> strategy_;
   const ServerOptions options_;
   std::map<int, double> worker_weights_;  // 1 where there is none.
   std::optional<ModelLayout> layout_;     // Set together with weights_.
   // What worker 0 told of its tensors; null if nothing.
+  std::optional<std::vector<std::string>> buffer_names_;
   std::shared_ptr<const std::vector<TensorInfo>> info_;
   NamedTensors weights_;
+  std::string last_sync_;      // Made weights_; empty: it has no id.
+  bool sync_counted_ = false;  // In num_syncs: the one that made weights_.
+  int64_t unsaved_ = 0;        // Changes since the last save.
+  // By actor: pushes that nobody waits for.
+  std::map<std::string, ObjectRef<void>> late_pushes_;
   SyncStats stats_;
 };
 MINIRAY_ACTOR(ParameterServer,
               Constructor<std::string, StrategyOptions, ServerOptions>,
-              &ParameterServer::SyncFromWorkers, &ParameterServer::PullWeights,
-              &ParameterServer::PushWeights, &ParameterServer::StartFromWorkers,
+              &ParameterServer::SyncFromWorkers, &ParameterServer::SyncOnce,
+              &ParameterServer::PullWeights, &ParameterServer::PushWeights,
+              &ParameterServer::StartFromWorkers,
               &ParameterServer::PushToWorkers,
               &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats);
 
@@ -182,7 +211,8 @@ absl::Status CheckWorkerWeight(int worker_id, double weight);
 
 // Creates a parameter server and returns its handle at once. It asks for no
 // CPU unless `actor_options` says otherwise, so it never takes the place of a
-// worker.
+// worker. One with a state_dir restarts as often as it takes, unless
+// `actor_options` says how often.
 //
 // Errors: of StrategyRegistry::Create, before anything is created; of
 // Cluster::CreateActor.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::train {
@@ -13,12 +14,18 @@ WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
                        ps::ServerOptions server_options, int num_workers)
     : strategy_(std::move(strategy)),
       options_(std::move(options)),
-      server_options_(server_options),
+      server_options_(std::move(server_options)),
       num_workers_(num_workers) {}
 
 WeightSync::~WeightSync() { Stop(); }
 
 absl::Status WeightSync::Check() const {
+  MR_RETURN_IF_ERROR(Annotate(ps::Validate(server_options_), "server_options"));
+  if (server_options_.min_workers > num_workers_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server_options: min_workers is ", server_options_.min_workers,
+        ", and num_workers ", num_workers_));
+  }
   const auto strategy = ps::StrategyRegistry::Get().Create(strategy_, options_);
   return Annotate(strategy.ok() ? (*strategy)->CheckWorkers(num_workers_)
                                 : strategy.status(),
@@ -36,7 +43,8 @@ absl::Status WeightSync::Start(const Cluster& cluster,
 absl::Status WeightSync::SendWorkerWeights() const {
   for (const auto& [worker_id, weight] : weights_) {
     MR_RETURN_IF_ERROR(
-        server_.Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
+        server_.With(Retries())
+            .Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
             .Get());
   }
   return absl::OkStatus();
@@ -47,10 +55,17 @@ absl::Status WeightSync::SendStart(
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
                       ps::StrategyRegistry::Get().Create(strategy_, options_));
   if (!strategy->UsesStart()) return absl::OkStatus();
-  return Annotate(server_.Call<&ps::ParameterServer::StartFromWorkers>(workers)
+  return Annotate(server_.With(Retries())
+                      .Call<&ps::ParameterServer::StartFromWorkers>(workers)
                       .Get()
                       .status(),
                   "start of the synchronisation");
+}
+
+CallOptions WeightSync::Retries() const {
+  CallOptions options;
+  if (!server_options_.state_dir.empty()) options.max_retries = -1;
+  return options;
 }
 
 void WeightSync::Stop() {
@@ -77,24 +92,33 @@ absl::Status WeightSync::SetWorkerWeight(int worker_id, double weight) {
   }
   weights_[worker_id] = weight;
   if (server_.empty()) return absl::OkStatus();
-  return server_.Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
+  return server_.With(Retries())
+      .Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
       .Get();
 }
 
 absl::StatusOr<ps::SyncResult> WeightSync::Sync(
-    const std::vector<AnyActorHandle>& workers) const {
+    const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.Call<&ps::ParameterServer::SyncFromWorkers>(workers).Get();
+  if (server_options_.state_dir.empty()) {
+    return server_.Call<&ps::ParameterServer::SyncFromWorkers>(workers).Get();
+  }
+  return server_.With({.max_retries = -1})
+      .Call<&ps::ParameterServer::SyncOnce>(
+          workers, absl::StrCat(run_id_, "/", ++num_syncs_))
+      .Get();
 }
 
 absl::StatusOr<ps::SyncStats> WeightSync::Stats() const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.Call<&ps::ParameterServer::GetStats>().Get();
+  return server_.With(Retries()).Call<&ps::ParameterServer::GetStats>().Get();
 }
 
 absl::StatusOr<NamedTensors> WeightSync::PullWeights() const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.Call<&ps::ParameterServer::PullWeights>().Get();
+  return server_.With(Retries())
+      .Call<&ps::ParameterServer::PullWeights>()
+      .Get();
 }
 
 absl::Status WeightSync::CheckStarted() const {

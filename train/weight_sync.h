@@ -4,6 +4,7 @@
 #ifndef MINIRAY_TRAIN_WEIGHT_SYNC_H_
 #define MINIRAY_TRAIN_WEIGHT_SYNC_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
+#include "runtime/base/ids.h"
 #include "train/worker_contract.h"
 
 namespace miniray::train {
@@ -45,7 +47,7 @@ class WeightSync {
   // See DataParallelTrainer.
   absl::Status SetWorkerWeight(int worker_id, double weight);
   absl::StatusOr<ps::SyncResult> Sync(
-      const std::vector<AnyActorHandle>& workers) const;
+      const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<ps::SyncStats> Stats() const;
   absl::StatusOr<NamedTensors> PullWeights() const;
 
@@ -53,12 +55,16 @@ class WeightSync {
 
  private:
   absl::Status CheckStarted() const;
+  // For what may run twice: a server that keeps its state comes back.
+  CallOptions Retries() const;
 
   const std::string strategy_;
   const ps::StrategyOptions options_;
   const ps::ServerOptions server_options_;
   const int num_workers_;
   std::map<int, double> weights_;
+  const std::string run_id_ = NewId("run");
+  int64_t num_syncs_ = 0;
   ActorHandle<ps::ParameterServer> server_;  // Empty unless started.
 };
 

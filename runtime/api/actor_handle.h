@@ -81,10 +81,16 @@ class AnyActorHandle {
   // UNIMPLEMENTED, the actor has no such method.
   template <class R, class... Args>
   ObjectRef<R> CallByName(absl::string_view method, Args&&... args) const {
+    return CallByNameWith<R>(CallOptions(), method,
+                             std::forward<Args>(args)...);
+  }
+  template <class R, class... Args>
+  ObjectRef<R> CallByNameWith(const CallOptions& options,
+                              absl::string_view method, Args&&... args) const {
     const std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
     return Send<R>(method, values,
                    std::type_identity<std::tuple<internal::ValueOf<Args>...>>(),
-                   CallOptions());
+                   options);
   }
 
   // Blocks until the actor's constructor has run. Errors: UNAVAILABLE, it died

@@ -17,13 +17,12 @@ namespace {
 // The first restart comes at once, the next ones after 0.1 s, 0.2 s, ... A
 // process that lived for long enough begins anew.
 constexpr absl::Duration kFirstRestartDelay = absl::Milliseconds(100);
-constexpr absl::Duration kMaxRestartDelay = absl::Seconds(30);
 constexpr absl::Duration kLongLife = absl::Minutes(1);
 
-absl::Duration RestartDelay(int quick_restarts) {
+absl::Duration RestartDelay(int quick_restarts, absl::Duration longest) {
   if (quick_restarts <= 1) return absl::ZeroDuration();
   const int doublings = std::min(quick_restarts - 2, 20);
-  return std::min(kFirstRestartDelay * (1 << doublings), kMaxRestartDelay);
+  return std::min(kFirstRestartDelay * (1 << doublings), longest);
 }
 
 absl::Status CheckSpec(const v1::ActorSpec& spec) {
@@ -247,7 +246,8 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   actor->info.clear_node_id();
   actor->info.clear_hostname();
   Touch(actor);
-  const absl::Duration delay = RestartDelay(actor->quick_restarts);
+  const absl::Duration delay =
+      RestartDelay(actor->quick_restarts, options_.max_restart_delay);
   if (delay == absl::ZeroDuration()) return Enqueue(actor);
   actor->restart_at = now + delay;
   delayed_.emplace(actor->restart_at, actor->info.actor_id());

@@ -49,6 +49,7 @@ class ClusterState {
     absl::Duration lease = absl::Seconds(10);
     absl::Duration driver_grace = absl::Seconds(2);
     absl::Duration infeasible_timeout = absl::Seconds(30);
+    absl::Duration max_restart_delay = absl::Seconds(30);
     std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
     // Told when an actor is dead for good.
     std::function<void(const std::string& actor_id)> actor_ended;

@@ -50,6 +50,7 @@ class HeadServerImpl : public HeadServer {
         state_({.lease = options.lease,
                 .driver_grace = options.driver_grace,
                 .infeasible_timeout = options.infeasible_timeout,
+                .max_restart_delay = options.max_restart_delay,
                 .actor_ended =
                     [this](const std::string& id) { actor_states_.Remove(id); },
                 .store = store_.get()}),

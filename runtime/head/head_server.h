@@ -32,6 +32,8 @@ class HeadServer {
     absl::Duration driver_grace = absl::Seconds(2);
     // An actor that no node could hold even when idle fails after this time.
     absl::Duration infeasible_timeout = absl::Seconds(30);
+    // Of an actor whose processes end soon after they have begun.
+    absl::Duration max_restart_delay = absl::Seconds(30);
     // Of all packages together; those least recently used, and needed by no
     // living actor or job, are removed beyond it.
     int64_t package_limit = int64_t{20} << 30;

@@ -13,6 +13,8 @@ ABSL_FLAG(absl::Duration, lease, absl::Seconds(10),
           "A node that is silent for so long is lost.");
 ABSL_FLAG(absl::Duration, driver_grace, absl::Seconds(2),
           "What a driver whose connection broke has to come back.");
+ABSL_FLAG(absl::Duration, max_restart_delay, absl::Seconds(30),
+          "Longest pause before an actor that ends again and again restarts.");
 ABSL_FLAG(absl::Duration, infeasible_timeout, absl::Seconds(30),
           "After it, what no node could ever hold fails.");
 ABSL_FLAG(int64_t, max_state_bytes, int64_t{64} << 20,

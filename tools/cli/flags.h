@@ -17,6 +17,7 @@ ABSL_DECLARE_FLAG(std::string, state_dir);
 ABSL_DECLARE_FLAG(absl::Duration, lease);
 ABSL_DECLARE_FLAG(absl::Duration, driver_grace);
 ABSL_DECLARE_FLAG(absl::Duration, infeasible_timeout);
+ABSL_DECLARE_FLAG(absl::Duration, max_restart_delay);
 ABSL_DECLARE_FLAG(int64_t, max_state_bytes);
 ABSL_DECLARE_FLAG(std::string, address);
 ABSL_DECLARE_FLAG(double, num_cpus);

@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
                          .lease = options.lease,
                          .driver_grace = options.driver_grace,
                          .infeasible_timeout = options.infeasible_timeout,
+                         .max_restart_delay = options.max_restart_delay,
                          .package_limit = options.package_limit,
                          .max_state_bytes = options.max_state_bytes});
   if (absl::IsUnavailable(head.status())) {

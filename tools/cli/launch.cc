@@ -28,10 +28,10 @@ absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
       Child head,
       Child::Spawn(
           StartArguments(
-              line,
-              {"head", "host", "port", "dashboard_port", "state_dir", "lease",
-               "driver_grace", "infeasible_timeout", "max_state_bytes",
-               "package_limit", "token_file", "tls_dir", "inject_faults"}),
+              line, {"head", "host", "port", "dashboard_port", "state_dir",
+                     "lease", "driver_grace", "infeasible_timeout",
+                     "max_restart_delay", "max_state_bytes", "package_limit",
+                     "token_file", "tls_dir", "inject_faults"}),
           Child::Mode::kDetached, "the head"));
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
                       head.AwaitReady(kReadyTimeout, stop.signal_fd()));

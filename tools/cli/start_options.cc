@@ -94,10 +94,15 @@ absl::Status RefuseFlags(const CommandLine& line,
 
 const std::vector<std::string>& HeadFlags() {
   static const auto* const flags =
-      new std::vector<std::string>{"host",           "port",
-                                   "state_dir",      "lease",
-                                   "driver_grace",   "infeasible_timeout",
-                                   "dashboard_port", "max_state_bytes",
+      new std::vector<std::string>{"host",
+                                   "port",
+                                   "state_dir",
+                                   "lease",
+                                   "driver_grace",
+                                   "infeasible_timeout",
+                                   "max_restart_delay",
+                                   "dashboard_port",
+                                   "max_state_bytes",
                                    "package_limit"};
   return *flags;
 }
@@ -122,6 +127,9 @@ absl::Status ReadHeadPeriods(StartOptions* options) {
   options->infeasible_timeout = absl::GetFlag(FLAGS_infeasible_timeout);
   MR_RETURN_IF_ERROR(CheckPeriod(
       "infeasible_timeout", options->infeasible_timeout, absl::ZeroDuration()));
+  options->max_restart_delay = absl::GetFlag(FLAGS_max_restart_delay);
+  MR_RETURN_IF_ERROR(CheckPeriod(
+      "max_restart_delay", options->max_restart_delay, absl::ZeroDuration()));
   options->max_state_bytes = absl::GetFlag(FLAGS_max_state_bytes);
   if (options->max_state_bytes < 0) {
     return absl::InvalidArgumentError("--max_state_bytes must not be negative");

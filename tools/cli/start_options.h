@@ -30,6 +30,7 @@ struct StartOptions {
   absl::Duration lease;
   absl::Duration driver_grace;
   absl::Duration infeasible_timeout;
+  absl::Duration max_restart_delay;
   int64_t max_state_bytes = 0;
   int64_t package_limit = 0;
   bool with_daemon = false;

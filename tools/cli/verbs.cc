@@ -28,6 +28,8 @@ A head:
   --lease TIME        a node that is silent for so long is lost (default 10s)
   --driver_grace TIME what a driver whose connection broke has to come back
                       before its actors are stopped (default 2s)
+  --max_restart_delay TIME  longest pause before an actor restarts whose
+                      processes end soon after they have begun (default 30s)
   --infeasible_timeout TIME  after it, what no node could ever hold fails
                       (default 30s)
   --package_limit N   bytes of programs and folders that it keeps (default
@@ -181,6 +183,7 @@ const std::vector<Verb>& Verbs() {
                    "lease",
                    "driver_grace",
                    "infeasible_timeout",
+                   "max_restart_delay",
                    "max_state_bytes",
                    "package_limit",
                    "address",

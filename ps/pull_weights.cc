@@ -1,0 +1,207 @@
+#include "ps/pull_weights.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "ps/await_calls.h"
+#include "runtime/actor/registry.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+namespace {
+
+constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
+
+constexpr char kLendWeights[] = "LendWeights";
+constexpr char kNumSamples[] = "NumSamples";
+constexpr char kBufferNames[] = "BufferNames";
+
+// Workers are of this program or its plug-ins; of a foreign class nothing is
+// known.
+bool HasMethod(const AnyActorHandle& worker, absl::string_view method) {
+  const auto found =
+      miniray::internal::ActorRegistry::Get().Find(worker.class_name());
+  return found.ok() && (*found)->methods.contains(method);
+}
+
+// What to call for a worker's weights.
+std::string PullMethod(const AnyActorHandle& worker) {
+  return HasMethod(worker, kLendWeights) ? kLendWeights : "GetWeights";
+}
+
+class Pull {
+ public:
+  explicit Pull(const PullRequest& request)
+      : request_(request),
+        answers_(request.workers.size()),
+        calls_(request.workers.size()) {}
+
+  absl::StatusOr<PulledWeights> Run() {
+    Ask();
+    MR_RETURN_IF_ERROR(AwaitCalls(
+        calls_, request_.workers, "pull of weights", kReminderPeriod,
+        [this](size_t i) { return Take(i); }, request_.deadline));
+    MR_RETURN_IF_ERROR(LeaveOutLate());
+    MR_RETURN_IF_ERROR(CheckLayouts());
+    return Result();
+  }
+
+ private:
+  struct Answer {
+    ObjectRef<ReadOnly<NamedTensors>> weights_call;
+    std::optional<ObjectRef<double>> samples_call;
+    bool came = false;
+    absl::Status status;  // Of one that is left out.
+    bool refused = false;
+    Contribution contribution;
+  };
+
+  std::string Name(size_t i) const {
+    return WorkerName(i, request_.workers[i]);
+  }
+
+  // Methods of one worker run in the order of the calls: what is asked for
+  // first is there when the weights are.
+  void Ask() {
+    const AnyActorHandle& first = request_.workers.front();
+    if (request_.wants_buffers && HasMethod(first, kBufferNames)) {
+      buffers_call_ =
+          first.CallByName<std::vector<std::string>>(std::string(kBufferNames));
+    }
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      const AnyActorHandle& worker = request_.workers[i];
+      Answer& answer = answers_[i];
+      if (request_.wants_samples && HasMethod(worker, kNumSamples)) {
+        answer.samples_call =
+            worker.CallByName<double>(std::string(kNumSamples));
+      }
+      answer.weights_call =
+          worker.CallByName<ReadOnly<NamedTensors>>(PullMethod(worker));
+      calls_[i] = answer.weights_call.state();
+    }
+  }
+
+  // A worker that fails ends the pull, or is left out.
+  absl::Status Fail(size_t i, absl::Status status) {
+    answers_[i].status = Annotate(status, Name(i));
+    if (request_.min_workers == 0) return answers_[i].status;
+    ++num_failed_;
+    const auto left = static_cast<int64_t>(answers_.size()) - num_failed_;
+    if (left >= request_.min_workers) return absl::OkStatus();
+    return absl::Status(answers_[i].status.code(),
+                        absl::StrCat(answers_[i].status.message(), "; ", left,
+                                     " of ", answers_.size(),
+                                     " workers are left, and "
+                                     "min_workers is ",
+                                     request_.min_workers));
+  }
+
+  absl::Status Take(size_t i) {
+    Answer& answer = answers_[i];
+    answer.came = true;
+    absl::StatusOr<ReadOnly<NamedTensors>> weights = answer.weights_call.Get();
+    // The bytes that they came in are not needed any more.
+    answer.weights_call = {};
+    calls_[i] = nullptr;
+    if (!weights.ok()) return Fail(i, weights.status());
+    answer.contribution.worker_id = static_cast<int>(i);
+    answer.contribution.tensors = std::move(weights->value);
+    if (answer.samples_call.has_value()) {
+      const absl::StatusOr<double> samples = answer.samples_call->Get();
+      if (!samples.ok()) return Fail(i, samples.status());
+      answer.contribution.num_samples = *samples;
+    }
+    MR_RETURN_IF_ERROR(CheckForm(answer.contribution.tensors, Name(i)));
+    if (!request_.check_finite) return absl::OkStatus();
+    const absl::Status finite =
+        CheckFinite(answer.contribution.tensors, Name(i));
+    if (finite.ok() || !request_.drop_non_finite) return finite;
+    answer.refused = true;
+    answer.status = finite;
+    return absl::OkStatus();
+  }
+
+  absl::Status LeaveOutLate() {
+    std::vector<std::string> late;
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      if (answers_[i].came) continue;
+      Cancel(answers_[i].weights_call);
+      answers_[i].status = absl::DeadlineExceededError(
+          absl::StrCat(Name(i), " has not given its weights in time"));
+      late.push_back(Name(i));
+    }
+    if (late.empty()) return absl::OkStatus();
+    const auto came =
+        static_cast<int64_t>(answers_.size() - late.size()) - num_failed_;
+    const int64_t needed = request_.min_workers == 0
+                               ? static_cast<int64_t>(answers_.size())
+                               : request_.min_workers;
+    if (came >= needed) return absl::OkStatus();
+    return absl::DeadlineExceededError(absl::StrCat(
+        "weights of ", came, " workers came within sync_timeout_seconds, and ",
+        needed, " are needed; not those of ", absl::StrJoin(late, ", ")));
+  }
+
+  absl::Status CheckLayouts() const {
+    std::optional<ModelLayout> first;
+    std::string first_name = "the parameter server";
+    if (request_.layout != nullptr) first = *request_.layout;
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      const Answer& answer = answers_[i];
+      if (!answer.status.ok() && !answer.refused) continue;
+      if (first.has_value()) {
+        MR_RETURN_IF_ERROR(CheckLayout(answer.contribution.tensors, *first,
+                                       Name(i), first_name));
+      } else {
+        first = ModelLayout::Of(answer.contribution.tensors);
+        first_name = absl::StrCat("worker ", i);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<PulledWeights> Result() {
+    PulledWeights result;
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      Answer& answer = answers_[i];
+      if (answer.status.ok()) {
+        result.contributions.push_back(std::move(answer.contribution));
+      } else {
+        result.left_out.push_back({.worker = i,
+                                   .status = std::move(answer.status),
+                                   .refused = answer.refused});
+      }
+    }
+    if (result.contributions.empty()) {
+      return Annotate(result.left_out.front().status,
+                      "no worker has finite weights");
+    }
+    if (buffers_call_.state() != nullptr && answers_.front().came) {
+      absl::StatusOr<std::vector<std::string>> names = buffers_call_.Get();
+      if (names.ok()) {
+        result.buffer_names = *std::move(names);
+      } else if (request_.min_workers == 0) {
+        return Annotate(names.status(), Name(0));
+      }
+    }
+    return result;
+  }
+
+  const PullRequest& request_;
+  std::vector<Answer> answers_;
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls_;
+  ObjectRef<std::vector<std::string>> buffers_call_;
+  int64_t num_failed_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<PulledWeights> PullWeightsOf(const PullRequest& request) {
+  return Pull(request).Run();
+}
+
+}  // namespace miniray::ps

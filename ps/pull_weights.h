@@ -1,0 +1,58 @@
+// The first half of a synchronisation: the weights of all workers, checked.
+
+#ifndef MINIRAY_PS_PULL_WEIGHTS_H_
+#define MINIRAY_PS_PULL_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ps/check_weights.h"
+#include "ps/server_options.h"
+#include "ps/sync_strategy.h"
+#include "runtime/api/miniray.h"
+
+namespace miniray::ps {
+
+struct PullRequest {
+  std::vector<AnyActorHandle> workers;  // At least one; none is empty.
+  bool wants_samples = false;           // NumSamples, of workers that have it.
+  bool wants_buffers = false;  // BufferNames, of worker 0 if it has it.
+  bool check_finite = true;
+  bool drop_non_finite = false;
+  int64_t min_workers = 0;  // 0: all.
+  absl::Time deadline = absl::InfiniteFuture();
+  const ModelLayout* layout = nullptr;  // What all must have; null: any.
+};
+
+// A worker without a contribution.
+struct LeftOut {
+  size_t worker = 0;
+  absl::Status status;  // Names the worker.
+  // Its weights came and are not finite; else it failed, died or is late.
+  bool refused = false;
+};
+
+struct PulledWeights {
+  // In the order of the workers; weight and info are left to the server.
+  std::vector<Contribution> contributions;
+  std::vector<LeftOut> left_out;
+  std::optional<std::vector<std::string>> buffer_names;
+};
+
+// Asks all workers at once and checks each answer as it comes. Logs every 30 s
+// for whom it waits.
+//
+// Errors: of a worker, beginning with "worker 2 (GanWorker 'w2')", unless
+// min_workers allows to go on without it. DEADLINE_EXCEEDED, too few have
+// answered. INVALID_ARGUMENT, weights do not fit together or are not finite.
+absl::StatusOr<PulledWeights> PullWeightsOf(const PullRequest& request);
+
+}  // namespace miniray::ps
+
+#endif  // MINIRAY_PS_PULL_WEIGHTS_H_

@@ -1,0 +1,56 @@
+// How a parameter server works, whatever its strategy.
+
+#ifndef MINIRAY_PS_SERVER_OPTIONS_H_
+#define MINIRAY_PS_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "runtime/wire/codec.h"
+
+namespace miniray::ps {
+
+// What becomes of a contribution with values that are infinite or NaN.
+enum class NonFinitePolicy {
+  kRefuse,      // The synchronisation fails.
+  kDropWorker,  // The others go on; the worker receives the result, too.
+  // The strategy gets it: for median, krum and others that stand it. A result
+  // that is not finite is refused all the same.
+  kAllow,
+};
+
+struct ServerOptions {
+  NonFinitePolicy non_finite = NonFinitePolicy::kRefuse;
+
+  // A synchronisation goes on with so many contributions if the other workers
+  // die, fail, or are late (sync_timeout_seconds); 0: it needs all. Who is left
+  // out receives the result as soon as it can take it.
+  int64_t min_workers = 0;
+
+  // A worker that has not given its weights after so many seconds is late; 0:
+  // all are waited for, however long. If too many are late, the synchronisation
+  // fails with DEADLINE_EXCEEDED. The push has the same time once more.
+  double sync_timeout_seconds = 0;
+
+  // Where the server keeps its weights and what its strategy remembers, so that
+  // a server that was killed goes on; empty: nowhere, it starts anew. A folder
+  // of the machine, or of all where the server may restart on another. One
+  // server, one folder; what an earlier one left there is gone on with.
+  std::string state_dir;
+
+  // Synchronisations from one save to the next. With 1, the state is saved
+  // before any worker receives new weights, so that SyncOnce survives a server
+  // that is killed at any moment. With more, up to save_every - 1 of them are
+  // forgotten with the server: cheaper, where that does no harm.
+  int64_t save_every = 1;
+};
+MINIRAY_STRUCT(ServerOptions, non_finite, min_workers, sync_timeout_seconds,
+               state_dir, save_every);
+
+// INVALID_ARGUMENT with the field and what it may be.
+absl::Status Validate(const ServerOptions& options);
+
+}  // namespace miniray::ps
+
+#endif  // MINIRAY_PS_SERVER_OPTIONS_H_

@@ -1,0 +1,103 @@
+#include "ps/server_state.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+namespace {
+
+// A file is these eight bytes, the size of what follows (64 bits,
+// little-endian), and the ServerState as a serialized Value.
+constexpr size_t kMagicBytes = 8;
+constexpr std::string_view kMagic("MRPS\0\0\0\1", kMagicBytes);
+constexpr size_t kHeaderBytes = 16;
+
+std::string PathIn(const std::string& folder) {
+  return folder + "/server.state";
+}
+
+absl::Status Write(int fd, absl::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataLoss(const std::string& path, absl::string_view why) {
+  return absl::DataLossError(absl::StrCat(
+      "the state of a parameter server, ", path, ", is damaged (", why,
+      "); restore it from a copy, or remove it to begin anew"));
+}
+
+}  // namespace
+
+absl::Status SaveServerState(const std::string& folder,
+                             const ServerState& state) {
+  MR_ASSIGN_OR_RETURN(const absl::Cord value, EncodeValue(state));
+  MR_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string path = PathIn(folder);
+  // Always the same name: what a killed process left is written over.
+  const std::string next = path + ".next";
+  ScopedFd fd(
+      open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", next));
+  std::string header(kMagic);
+  header.resize(kHeaderBytes);
+  const uint64_t size = value.size();
+  for (size_t i = 0; i < 8; ++i) {
+    header[kMagicBytes + i] = static_cast<char>(size >> (8 * i) & 0xff);
+  }
+  absl::Status status = Write(fd.get(), header, next);
+  for (absl::string_view chunk : value.Chunks()) {
+    if (status.ok()) status = Write(fd.get(), chunk, next);
+  }
+  if (status.ok() && close(fd.release()) != 0) {
+    status = ErrnoStatus(errno, absl::StrCat("write ", next));
+  }
+  if (status.ok() && rename(next.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(errno, absl::StrCat("rename ", next, " to ", path));
+  }
+  if (!status.ok()) unlink(next.c_str());
+  return status;
+}
+
+absl::StatusOr<std::optional<ServerState>> LoadServerState(
+    const std::string& folder) {
+  const std::string path = PathIn(folder);
+  absl::StatusOr<std::string> bytes = ReadFile(path);
+  if (absl::IsNotFound(bytes.status())) return std::nullopt;
+  if (!bytes.ok()) return bytes.status();
+  if (bytes->size() < kHeaderBytes || !bytes->starts_with(kMagic)) {
+    return DataLoss(path, "it does not begin as such a file");
+  }
+  uint64_t size = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    size |= uint64_t{static_cast<unsigned char>((*bytes)[kMagicBytes + i])}
+            << (8 * i);
+  }
+  if (size != bytes->size() - kHeaderBytes) {
+    return DataLoss(path, "it is cut short");
+  }
+  auto held = std::make_shared<std::string>(*std::move(bytes));
+  const absl::string_view value = absl::string_view(*held).substr(kHeaderBytes);
+  ServerState state;
+  const absl::Status decoded = DecodeValue(
+      absl::MakeCordFromExternal(value, [held](absl::string_view) {}), &state);
+  if (!decoded.ok()) return DataLoss(path, decoded.message());
+  return state;
+}
+
+}  // namespace miniray::ps

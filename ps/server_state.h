@@ -1,0 +1,53 @@
+// What a parameter server keeps in a folder, so that its next process goes on
+// where this one was killed.
+
+#ifndef MINIRAY_PS_SERVER_STATE_H_
+#define MINIRAY_PS_SERVER_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ps/option_map.h"
+#include "runtime/tensor/tensor_codec.h"
+#include "runtime/wire/codec.h"
+
+namespace miniray::ps {
+
+struct ServerState {
+  std::string strategy;  // Name and options, as in SyncStats.
+  int64_t version = 0;
+  int64_t num_syncs = 0;
+  std::string last_sync;  // Id of the synchronisation that made `weights`.
+  ReadOnly<NamedTensors> weights;  // None yet: empty.
+  std::vector<std::string> buffer_names;
+  bool knows_buffers = false;
+  ReadOnly<NamedTensors> strategy_tensors;
+  OptionMap strategy_scalars;
+  std::map<int, double> worker_weights;
+};
+MINIRAY_STRUCT(ServerState, strategy, version, num_syncs, last_sync, weights,
+               buffer_names, knows_buffers, strategy_tensors, strategy_scalars,
+               worker_weights);
+
+// Writes the state into the folder, which is made if there is none. Whoever is
+// killed meanwhile, the folder has the old state or the new one. It is not
+// forced to the disk: a power loss may cost the last seconds.
+//
+// Errors: RESOURCE_EXHAUSTED, the disk is full; PERMISSION_DENIED and others of
+// the system, with the path.
+absl::Status SaveServerState(const std::string& folder,
+                             const ServerState& state);
+
+// Returns the folder's state; none if it has none. Errors: DATA_LOSS, the file
+// is damaged, with its path. Of the system.
+absl::StatusOr<std::optional<ServerState>> LoadServerState(
+    const std::string& folder);
+
+}  // namespace miniray::ps
+
+#endif  // MINIRAY_PS_SERVER_STATE_H_

@@ -1,0 +1,364 @@
+// The parameter server when processes die, its own and the workers'.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ATen/ops/arange.h"
+#include "ATen/ops/full.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/parameter_server.h"
+#include "tests/ps/tensors.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray::ps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr int64_t kElements = 100'000;  // Enough to lie in shared memory.
+
+class Worker {
+ public:
+  explicit Worker(int64_t id) : id_(id) {
+    weights_ = {{"w", at::full({kElements}, static_cast<double>(id))}};
+  }
+  NamedTensors GetWeights() { return weights_; }
+  void SetWeights(NamedTensors weights) {
+    weights_ = std::move(weights);
+    ++num_sets_;
+  }
+  // What training does: it depends on the weights, the worker and the step.
+  void Train(int64_t step) {
+    at::Tensor& w = weights_.front().second;
+    w = w.mul(0.75).add(at::arange(kElements).remainder(7 + id_ + step % 5));
+  }
+  int64_t NumSets() { return num_sets_; }
+  // Until somebody has opened the named pipe for writing and closed it again.
+  void BlockOn(const std::string& pipe) {
+    const int fd = open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
+    char byte;
+    while (read(fd, &byte, 1) > 0) {
+    }
+    close(fd);
+  }
+  int64_t Pid() { return getpid(); }
+
+ private:
+  const int64_t id_;
+  NamedTensors weights_;
+  int64_t num_sets_ = 0;
+};
+MINIRAY_ACTOR(Worker, Constructor<int64_t>, &Worker::GetWeights,
+              &Worker::SetWeights, &Worker::Train, &Worker::NumSets,
+              &Worker::BlockOn, &Worker::Pid);
+
+class ServerFailuresTest : public testing::Test {
+ protected:
+  void StartWorkers(int count, int max_restarts = 0) {
+    for (int i = 0; i < count; ++i) {
+      auto worker = cluster_.CreateActor<Worker>(
+          {.resources = {.cpu = 0}, .max_restarts = max_restarts}, i);
+      ASSERT_TRUE(worker.ok()) << worker.status();
+      workers_.push_back(*worker);
+      handles_.push_back(*worker);
+    }
+  }
+
+  ActorHandle<ParameterServer> StartServer(
+      const ServerOptions& options, const std::string& strategy = "average") {
+    auto server = CreateParameterServer(cluster_, strategy,
+                                        strategy == "momentum"
+                                            ? StrategyOptions{{"momentum", 0.5}}
+                                            : StrategyOptions(),
+                                        options);
+    EXPECT_TRUE(server.ok()) << server.status();
+    return *server;
+  }
+
+  void Train(int64_t step) {
+    std::vector<ObjectRef<void>> calls;
+    for (const auto& worker : workers_) {
+      calls.push_back(worker.Call<&Worker::Train>(step));
+    }
+    const absl::Status trained = GetAll(calls);
+    ASSERT_TRUE(trained.ok()) << trained;
+  }
+
+  // Returns when it answers nobody any more.
+  void KillWorker(size_t worker) {
+    const auto pid = workers_[worker].Call<&Worker::Pid>().Get();
+    ASSERT_TRUE(pid.ok()) << pid.status();
+    ASSERT_TRUE(workers_[worker].Kill().ok());
+    ASSERT_TRUE(Eventually([&] { return !ProcessLives(*pid); }));
+  }
+
+  NamedTensors WeightsOf(size_t worker) {
+    auto weights = workers_[worker].Call<&Worker::GetWeights>().Get();
+    EXPECT_TRUE(weights.ok()) << weights.status();
+    return *std::move(weights);
+  }
+
+  std::string StateFolder(absl::string_view name) {
+    const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
+    std::filesystem::remove_all(folder);
+    return folder;
+  }
+
+  // Ends the server's process; the next one is up when this returns.
+  void KillServer(const ActorHandle<ParameterServer>& server, pid_t pid) {
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    ASSERT_TRUE(Eventually([&] {
+      return nodes_.Info(server).pid() != pid && server.WaitReady().ok();
+    }));
+  }
+
+  TestCluster nodes_{{.node_cpus = {64},
+                      .head = {.max_restart_delay = absl::Milliseconds(100)}}};
+  Cluster cluster_ = nodes_.Connect();
+  std::vector<ActorHandle<Worker>> workers_;
+  std::vector<AnyActorHandle> handles_;
+};
+
+// Trains and synchronises; kills the server `kills` times, somewhere.
+class SurvivalTest : public ServerFailuresTest,
+                     public testing::WithParamInterface<std::string> {
+ protected:
+  NamedTensors Run(const std::string& folder, int kills, uint64_t seed) {
+    constexpr int kSyncs = 40;
+    StartWorkers(3);
+    std::mt19937_64 random(seed);
+    const ActorHandle<ParameterServer> server =
+        StartServer({.state_dir = StateFolder(folder)}, GetParam());
+    EXPECT_TRUE(server.WaitReady().ok());
+    int killed = 0, repeated = 0;
+    for (int sync = 0; sync < kSyncs; ++sync) {
+      Train(sync);
+      auto call = server.With({.max_retries = -1})
+                      .Call<&ParameterServer::SyncOnce>(
+                          handles_, absl::StrCat("sync-", sync));
+      // As many as are left, spread over the syncs that are left.
+      if (static_cast<int>(random() % static_cast<uint64_t>(kSyncs - sync)) <
+          kills - killed) {
+        const pid_t pid = static_cast<pid_t>(nodes_.Info(server).pid());
+        // Before, while or after it pulls, saves, pushes.
+        absl::SleepFor(absl::Microseconds(random() % 8000));
+        KillServer(server, pid);
+        ++killed;
+      }
+      const auto result = call.Get();
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return {};
+      EXPECT_EQ(result->version, sync + 1);
+      repeated += result->repeated;
+    }
+    EXPECT_EQ(killed, kills);
+    const auto stats = server.With({.max_retries = -1})
+                           .Call<&ParameterServer::GetStats>()
+                           .Get();
+    EXPECT_EQ(stats->version, kSyncs);
+    EXPECT_EQ(stats->num_restarts, kills);
+    RecordProperty("pushes_repeated", repeated);
+    NamedTensors weights = WeightsOf(0);
+    for (size_t i = 1; i < workers_.size(); ++i) {
+      EXPECT_TRUE(SameBits(WeightsOf(i)[0].second, weights[0].second));
+    }
+    EXPECT_TRUE(server.Kill().ok());
+    for (const auto& worker : workers_) EXPECT_TRUE(worker.Kill().ok());
+    workers_.clear();
+    handles_.clear();
+    return weights;
+  }
+};
+
+TEST_P(SurvivalTest, KilledTwentyTimesItEndsWhereItWouldHave) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const NamedTensors undisturbed = Run("undisturbed", 0, seed);
+  const NamedTensors killed = Run("killed", 20, seed);
+  ASSERT_THAT(undisturbed, SizeIs(1));
+  ASSERT_THAT(killed, SizeIs(1));
+  EXPECT_TRUE(SameBits(killed[0].second, undisturbed[0].second));
+}
+INSTANTIATE_TEST_SUITE_P(Strategies, SurvivalTest,
+                         testing::Values("average", "momentum"));
+
+TEST_F(ServerFailuresTest, ASynchronisationIsDoneOnceForItsId) {
+  StartWorkers(2);
+  const auto server = StartServer({.state_dir = StateFolder("once")});
+  auto sync = [&](const std::string& id) {
+    auto result = server.Call<&ParameterServer::SyncOnce>(handles_, id).Get();
+    EXPECT_TRUE(result.ok()) << result.status();
+    return *result;
+  };
+  EXPECT_FALSE(sync("a").repeated);
+  const NamedTensors first = WeightsOf(0);
+  // The reply was lost, say: the workers have not trained, nor do they change.
+  EXPECT_TRUE(sync("a").repeated);
+  EXPECT_EQ(sync("a").version, 1);
+  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, first[0].second));
+  Train(1);
+  EXPECT_FALSE(sync("b").repeated);
+  EXPECT_EQ(sync("b").version, 2);
+  EXPECT_EQ(server.Call<&ParameterServer::GetStats>().Get()->num_syncs, 2);
+  EXPECT_THAT(std::string(server.Call<&ParameterServer::SyncOnce>(handles_, "")
+                              .Get()
+                              .status()
+                              .message()),
+              HasSubstr("id cannot be empty"));
+}
+
+TEST_F(ServerFailuresTest, AnotherServerGoesOnWithTheFolder) {
+  StartWorkers(2);
+  const std::string folder = StateFolder("next");
+  const auto first = StartServer({.state_dir = folder}, "momentum");
+  for (int i = 0; i < 3; ++i) {
+    Train(i);
+    ASSERT_TRUE(
+        first.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
+  }
+  const NamedTensors weights = WeightsOf(0);
+  ASSERT_TRUE(first.Kill().ok());
+  const auto second = StartServer({.state_dir = folder}, "momentum");
+  const auto pulled = second.Call<&ParameterServer::PullWeights>().Get();
+  ASSERT_TRUE(pulled.ok()) << pulled.status();
+  EXPECT_TRUE(SameBits((*pulled)[0].second, weights[0].second));
+  EXPECT_EQ(second.Call<&ParameterServer::GetStats>().Get()->version, 3);
+  // Of another strategy: an error that says what to do.
+  const auto other = StartServer({.state_dir = folder}, "average");
+  EXPECT_THAT(other.WaitReady().ToString(),
+              AllOf(HasSubstr(folder), HasSubstr("momentum"),
+                    HasSubstr("use another folder")));
+}
+
+TEST_F(ServerFailuresTest, AFolderThatCannotBeWrittenIsAnErrorAtOnce) {
+  const auto server = StartServer({.state_dir = "/proc/none"});
+  EXPECT_THAT(server.WaitReady().ToString(), HasSubstr("/proc/none"));
+}
+
+TEST_F(ServerFailuresTest, WrongOptionsAreErrorsOnTheDriver) {
+  for (const ServerOptions& wrong :
+       {ServerOptions{.min_workers = -1},
+        ServerOptions{.sync_timeout_seconds = -2},
+        ServerOptions{.state_dir = "x", .save_every = 0},
+        ServerOptions{.save_every = 2}}) {
+    EXPECT_EQ(
+        CreateParameterServer(cluster_, "average", {}, wrong).status().code(),
+        absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(ServerFailuresTest, ADeadWorkerIsLeftOutAndNamed) {
+  StartWorkers(3);
+  const auto server = StartServer({.min_workers = 2});
+  KillWorker(1);
+  const auto result =
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_lost, 1);
+  // Of 0 and 2.
+  EXPECT_EQ(WeightsOf(0)[0].second[0].item<double>(), 1);
+  EXPECT_EQ(WeightsOf(2)[0].second[0].item<double>(), 1);
+  const SyncStats stats = *server.Call<&ParameterServer::GetStats>().Get();
+  EXPECT_EQ(stats.contributions_lost, 1);
+  EXPECT_EQ(stats.contributions_accepted, 2);
+  EXPECT_THAT(stats.warnings, ElementsAre(HasSubstr("worker 1 (Worker")));
+  // One more, and it is too few.
+  KillWorker(2);
+  EXPECT_THAT(server.Call<&ParameterServer::SyncFromWorkers>(handles_)
+                  .Get()
+                  .status()
+                  .ToString(),
+              AllOf(HasSubstr("1 of 3 workers are left"),
+                    HasSubstr("min_workers is 2")));
+}
+
+TEST_F(ServerFailuresTest, ALateWorkerIsLeftOutAndGetsTheWeightsLater) {
+  StartWorkers(3);
+  const std::string pipe = StateFolder("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto blocked = workers_[2].Call<&Worker::BlockOn>(pipe);
+  const auto server =
+      StartServer({.min_workers = 2, .sync_timeout_seconds = 0.5});
+  auto result = server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_lost, 1);
+  EXPECT_EQ(WeightsOf(0)[0].second[0].item<double>(), 0.5);
+  EXPECT_EQ(WeightsOf(1)[0].second[0].item<double>(), 0.5);
+  close(open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(blocked.Get().ok());
+  EXPECT_TRUE(Eventually(
+      [&] { return *workers_[2].Call<&Worker::NumSets>().Get() == 1; }));
+  EXPECT_TRUE(SameBits(WeightsOf(2)[0].second, WeightsOf(0)[0].second));
+  EXPECT_THAT(
+      server.Call<&ParameterServer::GetStats>().Get()->warnings,
+      ElementsAre(AllOf(HasSubstr("worker 2 (Worker"), HasSubstr("in time"))));
+}
+
+TEST_F(ServerFailuresTest, TooManyLateWorkersFailTheSynchronisation) {
+  StartWorkers(2);
+  const std::string pipe = StateFolder("pipe2");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto blocked = workers_[1].Call<&Worker::BlockOn>(pipe);
+  const auto server = StartServer({.sync_timeout_seconds = 0.3});
+  EXPECT_THAT(server.Call<&ParameterServer::SyncFromWorkers>(handles_)
+                  .Get()
+                  .status()
+                  .ToString(),
+              AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                    HasSubstr("weights of 1 workers came"),
+                    HasSubstr("not those of worker 1 (Worker")));
+  EXPECT_EQ(*workers_[0].Call<&Worker::NumSets>().Get(), 0);
+  close(open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(blocked.Get().ok());
+  EXPECT_TRUE(
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
+}
+
+TEST_F(ServerFailuresTest, ARestartedWorkerGetsTheWeightsAtOnce) {
+  StartWorkers(2, /*max_restarts=*/1);
+  const auto server = StartServer({.min_workers = 1});
+  Train(3);
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
+  // It dies while it is asked.
+  const std::string pipe = StateFolder("pipe3");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int64_t pid = *workers_[1].Call<&Worker::Pid>().Get();
+  const auto blocked = workers_[1].Call<&Worker::BlockOn>(pipe);
+  auto sync = server.Call<&ParameterServer::SyncFromWorkers>(handles_);
+  // The worker is in BlockOn once its end of the pipe is open.
+  int writer = -1;
+  ASSERT_TRUE(Eventually([&] {
+    writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return writer >= 0;
+  }));
+  ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+  close(writer);
+  const auto result = sync.Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  // Nobody asks for it: the weights come by themselves.
+  ASSERT_TRUE(Eventually([&] {
+    const auto sets =
+        workers_[1].With({.max_retries = -1}).Call<&Worker::NumSets>().Get();
+    return sets.ok() && *sets == 1;
+  }));
+  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, WeightsOf(0)[0].second));
+}
+
+}  // namespace
+}  // namespace miniray::ps
+
+TEST_CLUSTER_MAIN()
