@@ -93,12 +93,12 @@ class Node {
     }
     const absl::Time start = absl::Now();
     MR_ASSIGN_OR_RETURN(
-        const absl::Cord value,
+        const internal::FetchedValue value,
         client_->Fetch(absl::Cord(absl::HexStringToBytes(words[1])),
-                       absl::InfiniteDuration()));
+                       absl::InfiniteDuration(), /*alone=*/false));
     const double seconds = SecondsSince(start);
     // The time at which the last one has it counts; nobody checks before.
-    const absl::string_view bytes = *value.TryFlat();
+    const absl::string_view bytes = *value.bytes.TryFlat();
     for (size_t i = 0; i < bytes.size(); i += 4096) {
       if (bytes[i] != static_cast<char>(i >> 12)) {
         return absl::DataLossError("other bytes came than were put");

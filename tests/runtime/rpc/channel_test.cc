@@ -98,6 +98,12 @@ TEST(AwaitConnectedTest, FindsAServerSoonAfterItsRestart) {
   const auto channel = MakeChannel(server.address());
   EXPECT_TRUE(AwaitConnected(channel.get(), absl::Now() + absl::Seconds(10)));
   server.Stop();
+  // It has to notice first.
+  while (channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) {
+    ASSERT_TRUE(channel->WaitForStateChange(
+        GRPC_CHANNEL_READY,
+        absl::ToChronoTime(absl::Now() + absl::Seconds(10))));
+  }
   // Long enough for several attempts to fail.
   EXPECT_FALSE(
       AwaitConnected(channel.get(), absl::Now() + absl::Milliseconds(500)));

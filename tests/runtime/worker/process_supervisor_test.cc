@@ -245,8 +245,13 @@ TEST_F(ProcessSupervisorTest, AProcessThatIgnoresSigtermIsKilledAfterGrace) {
 }
 
 TEST_F(ProcessSupervisorTest, AStoppedProcessIsKilledToo) {
-  ASSERT_TRUE(StartShell("frozen", "echo up; kill -STOP $$").ok());
-  FirstLine("frozen");
+  ASSERT_TRUE(StartShell("frozen", "echo $$; kill -STOP $$").ok());
+  const std::string stat = absl::StrCat("/proc/", FirstLine("frozen"), "/stat");
+  // Until it stands still, SIGTERM would do.
+  ASSERT_TRUE(Eventually([&] {
+    const std::string text = ReadFile(stat).value_or("");
+    return text.find(") T ") != std::string::npos;
+  }));
   supervisor_->Stop("frozen", absl::Milliseconds(50));
   EXPECT_EQ(ExitOf("frozen"), "killed by signal 9 (SIGKILL)");
 }
