@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -59,9 +60,9 @@ ABSL_FLAG(std::string, sync_strategy, "average",
           "how the workers' weights become one: average, weighted, momentum, "
           "median, trimmed_mean, krum, multi_krum, bulyan, fedavgm, fedadam, "
           "fedyogi, fedadagrad, diloco, dp, or one that a plug-in brings");
-ABSL_FLAG(double, momentum, 0.9,
-          "option of the strategy momentum; those of others are in "
-          "sync-options");
+ABSL_FLAG(std::optional<double>, momentum, std::nullopt,
+          "option of the strategies momentum (0.9 if not given), fedavgm and "
+          "diloco; others are in sync-options");
 ABSL_FLAG(std::string, sync_options, "",
           "further options of the strategy: name=value,name=value");
 ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
@@ -124,13 +125,11 @@ ps::OptionValue ParseOptionValue(const std::string& text) {
 }
 
 absl::StatusOr<ps::StrategyOptions> StrategyOptionsFromFlags() {
-  constexpr double kDefaultMomentum = 0.9;
   const std::string strategy = absl::GetFlag(FLAGS_sync_strategy);
   ps::StrategyOptions options;
   // Given without use, it is an error rather than without effect.
-  const double momentum = absl::GetFlag(FLAGS_momentum);
-  if (strategy == "momentum" || momentum != kDefaultMomentum) {
-    options.Set("momentum", momentum);
+  if (const std::optional<double> momentum = absl::GetFlag(FLAGS_momentum)) {
+    options.Set("momentum", *momentum);
   }
   for (const absl::string_view part : absl::StrSplit(
            absl::GetFlag(FLAGS_sync_options), ',', absl::SkipEmpty())) {

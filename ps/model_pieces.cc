@@ -123,6 +123,40 @@ void Run(size_t index, const Stretch& stretch, const Models& read,
   }
 }
 
+// The pieces of several models.
+class Pieces {
+ public:
+  Pieces(absl::Span<const NamedTensors* const> read,
+         absl::Span<NamedTensors* const> written) {
+    for (const NamedTensors* model : read) read_.push_back(RealTensors(*model));
+    for (const NamedTensors* model : written) {
+      written_.push_back(RealTensors(*model));
+    }
+    stretches_ = Stretches(read_.front());
+  }
+
+  size_t size() const { return stretches_.size(); }
+
+  void ForEach(
+      absl::FunctionRef<void(const ModelPiece<float>&)> work,
+      absl::FunctionRef<void(const ModelPiece<double>&)> work_double) const {
+    ParallelFor(static_cast<int64_t>(stretches_.size()), [&](int64_t i) {
+      const auto index = static_cast<size_t>(i);
+      const Stretch& stretch = stretches_[index];
+      if (read_.front()[stretch.tensor].scalar_type() == at::kDouble) {
+        Run<double>(index, stretch, read_, written_, work_double);
+      } else {
+        Run<float>(index, stretch, read_, written_, work);
+      }
+    });
+  }
+
+ private:
+  Models read_;
+  Models written_;
+  std::vector<Stretch> stretches_;
+};
+
 }  // namespace
 
 void ForEachPiece(
@@ -130,28 +164,23 @@ void ForEachPiece(
     absl::Span<NamedTensors* const> written,
     absl::FunctionRef<void(const ModelPiece<float>&)> work,
     absl::FunctionRef<void(const ModelPiece<double>&)> work_double) {
-  Models read_tensors;
-  for (const NamedTensors* model : read) {
-    read_tensors.push_back(RealTensors(*model));
-  }
-  Models written_tensors;
-  for (const NamedTensors* model : written) {
-    written_tensors.push_back(RealTensors(*model));
-  }
-  const std::vector<Stretch> stretches = Stretches(read_tensors.front());
-  ParallelFor(static_cast<int64_t>(stretches.size()), [&](int64_t i) {
-    const auto index = static_cast<size_t>(i);
-    const Stretch& stretch = stretches[index];
-    if (read_tensors.front()[stretch.tensor].scalar_type() == at::kDouble) {
-      Run<double>(index, stretch, read_tensors, written_tensors, work_double);
-    } else {
-      Run<float>(index, stretch, read_tensors, written_tensors, work);
-    }
-  });
+  Pieces(read, written).ForEach(work, work_double);
 }
 
-size_t CountPieces(const NamedTensors& model) {
-  return Stretches(RealTensors(model)).size();
+std::vector<double> SumOverPieces(absl::Span<const NamedTensors* const> models,
+                                  size_t num_sums, AddPiece<float> add,
+                                  AddPiece<double> add_double) {
+  const Pieces pieces(models, {});
+  std::vector<double> partial(pieces.size() * num_sums);
+  const auto sums_of = [&](size_t piece) {
+    return absl::MakeSpan(partial).subspan(piece * num_sums, num_sums);
+  };
+  pieces.ForEach(
+      [&](const auto& piece) { add(piece, sums_of(piece.index)); },
+      [&](const auto& piece) { add_double(piece, sums_of(piece.index)); });
+  std::vector<double> sums(num_sums);
+  for (size_t i = 0; i < partial.size(); ++i) sums[i % num_sums] += partial[i];
+  return sums;
 }
 
 std::vector<const NamedTensors*> ModelsOf(

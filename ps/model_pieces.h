@@ -48,8 +48,18 @@ void ForEachPiece(
     absl::FunctionRef<void(const ModelPiece<float>&)> work,
     absl::FunctionRef<void(const ModelPiece<double>&)> work_double);
 
-// Returns how many pieces ForEachPiece makes of a model.
-size_t CountPieces(const NamedTensors& model);
+// Returns `num_sums` sums over all elements of the models. Each piece is added
+// up by itself, and then all in their order, so the result has the same bits
+// whatever the number of threads.
+//
+// models: as ForEachPiece reads them.
+// add: adds what a piece amounts to; sums has num_sums numbers. Must not throw.
+template <class T>
+using AddPiece =
+    absl::FunctionRef<void(const ModelPiece<T>&, absl::Span<double> sums)>;
+std::vector<double> SumOverPieces(absl::Span<const NamedTensors* const> models,
+                                  size_t num_sums, AddPiece<float> add,
+                                  AddPiece<double> add_double);
 
 // The tensors of each contribution.
 std::vector<const NamedTensors*> ModelsOf(

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
@@ -162,7 +163,7 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   result.repeated = true;
   const absl::Time start = absl::Now();
   MR_RETURN_IF_ERROR(Push(workers));
-  CountSync();
+  CountSync(true);
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = TotalBytes(weights_) * result.num_workers;
@@ -200,6 +201,11 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   MR_ASSIGN_OR_RETURN(NamedTensors aggregated,
                       Aggregate(contributions, workers));
   stats_.contributions_accepted += static_cast<int64_t>(contributions.size());
+  // Counted already in what is saved: a server that is killed after that, and
+  // has its push repeated, has done it.
+  sync_counted_ = false;
+  CountSync(true);
+  auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
   MR_RETURN_IF_ERROR(Replace(std::move(aggregated), sync_id));
   contributions.clear();  // The push needs memory too.
   result.seconds_aggregate = SecondsSince(start);
@@ -207,7 +213,7 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
 
   start = absl::Now();
   MR_RETURN_IF_ERROR(Push(workers, left_out));
-  CountSync();
+  std::move(not_counted).Cancel();
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = pulled + TotalBytes(weights_) * result.num_workers;
@@ -316,23 +322,28 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
   const absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(const EncodedWeights encoded,
                       EncodedWeights::Of(weights_));
-  // Who comes back from where it was gets the weights then, and only the last.
-  std::vector<AnyActorHandle> awaited = workers;
-  for (auto it = left_out.rbegin(); it != left_out.rend(); ++it) {
-    if (it->refused) continue;
-    const AnyActorHandle& worker = workers[it->worker];
-    ObjectRef<void>& late = late_pushes_[worker.actor_id()];
-    Cancel(late);
-    late =
-        worker.CallByNameWith<void>({.max_retries = -1}, "SetWeights", encoded);
-    awaited.erase(awaited.begin() + static_cast<ptrdiff_t>(it->worker));
+  std::erase_if(late_pushes_,
+                [](const auto& late) { return late.second.ready(); });
+  std::vector<bool> awaited(workers.size(), true);
+  for (const LeftOut& worker : left_out) {
+    awaited[worker.worker] = worker.refused;
   }
-  std::vector<ObjectRef<void>> refs;
-  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-  for (const AnyActorHandle& worker : awaited) {
-    late_pushes_.erase(worker.actor_id());
-    refs.push_back(worker.CallByName<void>("SetWeights", encoded));
-    calls.push_back(refs.back().state());
+  std::vector<ObjectRef<void>> refs(workers.size());
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls(
+      workers.size());
+  for (size_t i = 0; i < workers.size(); ++i) {
+    ObjectRef<void>& late = late_pushes_[workers[i].actor_id()];
+    Cancel(late);
+    if (!awaited[i]) {
+      // Who comes back from where it was gets the weights then, and only the
+      // last.
+      late = workers[i].CallByNameWith<void>({.max_retries = -1}, "SetWeights",
+                                             encoded);
+      continue;
+    }
+    late_pushes_.erase(workers[i].actor_id());
+    refs[i] = workers[i].CallByName<void>("SetWeights", encoded);
+    calls[i] = refs[i].state();
   }
   const absl::Time deadline =
       options_.sync_timeout_seconds > 0
@@ -342,11 +353,12 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
   // All are waited for, so that a caller who goes on despite an error meets
   // workers that are done with the push.
   std::vector<absl::Status> pushed(
-      awaited.size(),
+      workers.size(),
       absl::DeadlineExceededError("has not taken the new weights in time"));
   MR_RETURN_IF_ERROR(AwaitCalls(
-      calls, awaited, "push of weights", kReminderPeriod,
+      calls, workers, "push of weights", kReminderPeriod,
       [&](size_t i) {
+        if (!awaited[i]) return absl::OkStatus();
         pushed[i] = refs[i].Get();
         if (pushed[i].ok()) stats_.bytes_pushed += bytes;
         return absl::OkStatus();
@@ -355,23 +367,18 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
   stats_.seconds_push += SecondsSince(start);
   absl::Status first_error;
   int64_t good = 0;
-  for (size_t i = 0; i < awaited.size(); ++i) {
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (!awaited[i]) continue;
     if (pushed[i].ok()) {
       ++good;
       continue;
     }
-    const size_t index = static_cast<size_t>(
-        std::find_if(workers.begin(), workers.end(),
-                     [&](const AnyActorHandle& worker) {
-                       return worker.actor_id() == awaited[i].actor_id();
-                     }) -
-        workers.begin());
-    first_error.Update(Annotate(pushed[i], WorkerName(index, awaited[i])));
-    if (options_.min_workers > 0) {
-      Warn(Annotate(pushed[i], WorkerName(index, awaited[i])));
-      if (absl::IsDeadlineExceeded(pushed[i])) {
-        late_pushes_[awaited[i].actor_id()] = std::move(refs[i]);
-      }
+    const absl::Status error = Annotate(pushed[i], WorkerName(i, workers[i]));
+    first_error.Update(error);
+    if (options_.min_workers == 0) continue;
+    Warn(error);
+    if (absl::IsDeadlineExceeded(pushed[i])) {
+      late_pushes_[workers[i].actor_id()] = std::move(refs[i]);
     }
   }
   if (options_.min_workers > 0 && good >= options_.min_workers) {
@@ -385,15 +392,15 @@ absl::Status ParameterServer::Replace(NamedTensors weights,
   Adopt(std::move(weights));
   ++stats_.version;
   last_sync_ = sync_id;
-  sync_counted_ = false;
   if (options_.state_dir.empty() || ++unsaved_ < options_.save_every) {
     return absl::OkStatus();
   }
   return Save();
 }
 
-void ParameterServer::CountSync() {
-  if (!std::exchange(sync_counted_, true)) ++stats_.num_syncs;
+void ParameterServer::CountSync(bool reached_all) {
+  if (std::exchange(sync_counted_, reached_all) == reached_all) return;
+  stats_.num_syncs += reached_all ? 1 : -1;
 }
 
 void ParameterServer::Adopt(NamedTensors weights) {

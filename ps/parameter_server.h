@@ -175,8 +175,8 @@ class ParameterServer {
   // They are the server's from now on; saved as the options say.
   absl::Status Replace(NamedTensors weights, const std::string& sync_id);
   void Adopt(NamedTensors weights);
-  // The weights have reached the workers.
-  void CountSync();
+  // Whether the synchronisation that made weights_ has reached the workers.
+  void CountSync(bool reached_all);
   absl::Status Save();
   void Restore();
   void Warn(const absl::Status& status);
@@ -191,9 +191,9 @@ class ParameterServer {
   std::optional<std::vector<std::string>> buffer_names_;
   std::shared_ptr<const std::vector<TensorInfo>> info_;
   NamedTensors weights_;
-  std::string last_sync_;      // Made weights_; empty: it has no id.
-  bool sync_counted_ = false;  // In num_syncs: the one that made weights_.
-  int64_t unsaved_ = 0;        // Changes since the last save.
+  std::string last_sync_;     // Made weights_; empty: it has no id.
+  bool sync_counted_ = true;  // In num_syncs: the one that made weights_.
+  int64_t unsaved_ = 0;       // Changes since the last save.
   // By actor: pushes that nobody waits for.
   std::map<std::string, ObjectRef<void>> late_pushes_;
   SyncStats stats_;

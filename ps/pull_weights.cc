@@ -103,9 +103,11 @@ class Pull {
   absl::Status Take(size_t i) {
     Answer& answer = answers_[i];
     answer.came = true;
-    absl::StatusOr<ReadOnly<NamedTensors>> weights = answer.weights_call.Get();
-    // The bytes that they came in are not needed any more.
-    answer.weights_call = {};
+    // The call goes with the bytes that came. Weights that their worker keeps
+    // are fetched now, and that ends with the deadline, too.
+    absl::StatusOr<ReadOnly<NamedTensors>> weights =
+        std::exchange(answer.weights_call, {})
+            .Get(request_.deadline - absl::Now());
     calls_[i] = nullptr;
     if (!weights.ok()) return Fail(i, weights.status());
     answer.contribution.worker_id = static_cast<int>(i);

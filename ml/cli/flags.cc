@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iostream>
 #include <numeric>
+#include <optional>
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
@@ -29,16 +30,21 @@ std::string WithUnderscores(absl::string_view name) {
   return absl::StrReplaceAll(name, {{"-", "_"}});
 }
 
+bool IsNumber(const absl::CommandLineFlag& flag) {
+  return flag.IsOfType<double>() || flag.IsOfType<float>() ||
+         flag.IsOfType<std::optional<double>>();
+}
+
 // What a value looks like; empty for a bool, which needs none.
 std::string Placeholder(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<bool>()) return "";
   if (flag.IsOfType<std::string>()) return "TEXT";
-  return flag.IsOfType<double>() || flag.IsOfType<float>() ? "X" : "N";
+  return IsNumber(flag) ? "X" : "N";
 }
 
 std::string ExpectedValue(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<bool>()) return "true or false";
-  if (flag.IsOfType<double>() || flag.IsOfType<float>()) return "a number";
+  if (IsNumber(flag)) return "a number";
   if (flag.IsOfType<uint64_t>() || flag.IsOfType<uint32_t>()) {
     return "a whole number, 0 or more";
   }

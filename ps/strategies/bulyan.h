@@ -21,33 +21,21 @@
 #ifndef MINIRAY_PS_STRATEGIES_BULYAN_H_
 #define MINIRAY_PS_STRATEGIES_BULYAN_H_
 
-#include <cstdint>
-#include <vector>
-
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ps/strategies/krum_scores.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
 
 namespace miniray::ps {
 
-class BulyanStrategy : public WholeModelStrategy {
+class BulyanStrategy : public KrumFamily {
  public:
-  static std::vector<OptionSpec> Options();
   explicit BulyanStrategy(const StrategyOptions& options);
 
-  absl::Status CheckWorkers(int64_t num_workers) const override;
-
-  // Errors: of CheckWorkers.
-  absl::StatusOr<std::vector<double>> Sums(
-      absl::Span<const Contribution> contributions) override;
   absl::StatusOr<NamedTensors> AggregateWith(
       absl::Span<const Contribution> contributions,
       absl::Span<const double> sums) override;
-
- private:
-  const int64_t num_malicious_;
 };
 
 }  // namespace miniray::ps

@@ -1,13 +1,13 @@
 // "diloco": an outer step of SGD with Nesterov momentum.
 //
-//   g       = mean over k of (weights - worker_k)
-//   v       = momentum * v + g,  v = 0 at the start
-//   weights = weights - lr * (g + momentum * v)
+//   delta   = mean of the workers - weights
+//   v       = momentum * v + delta,  v = 0 at the start
+//   weights = weights + lr * (delta + momentum * v)
 //
 // on parameters; server_optimizer.h says what becomes of buffers and counters,
-// and where the first step starts. The rule is that of PyTorch's
-// torch.optim.SGD(nesterov=True). Meant for workers that take many steps with
-// AdamW from one synchronisation to the next.
+// and where the first step starts. With -delta as the gradient, the rule is
+// that of PyTorch's torch.optim.SGD(nesterov=True). Meant for workers that take
+// many steps with AdamW from one synchronisation to the next.
 //
 // Options: lr, above 0, 0.7 if not given; momentum, in [0, 1), 0.9 if not
 // given.
@@ -18,27 +18,20 @@
 #ifndef MINIRAY_PS_STRATEGIES_DILOCO_H_
 #define MINIRAY_PS_STRATEGIES_DILOCO_H_
 
-#include <vector>
-
-#include "ps/strategies/server_optimizer.h"
-#include "ps/strategy_registry.h"
+#include "ps/strategies/momentum_rule.h"
+#include "ps/strategies/rule_optimizer.h"
 
 namespace miniray::ps {
 
-class DiLoCoStrategy : public ServerOptimizer {
- public:
-  static std::vector<OptionSpec> Options();
-  explicit DiLoCoStrategy(const StrategyOptions& options);
-
- private:
-  void Apply(const Step<float>& step) const override;
-  void Apply(const Step<double>& step) const override;
-  template <class T>
-  void Run(const Step<T>& step) const;
-
-  const double lr_;
-  const double momentum_;
+struct Nesterov {
+  static constexpr double kDefaultLr = 0.7;
+  static constexpr double kDefaultMomentum = 0.9;
+  static double Step(double delta, double v, double momentum) {
+    return delta + momentum * v;
+  }
 };
+
+using DiLoCoStrategy = RuleOptimizer<MomentumRule<Nesterov>>;
 
 }  // namespace miniray::ps
 

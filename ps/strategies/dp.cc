@@ -138,10 +138,7 @@ absl::StatusOr<std::vector<double>> DpStrategy::Sums(
   const size_t n = contributions.size();
   std::vector<const NamedTensors*> models = ModelsOf(contributions);
   models.insert(models.begin(), &weights_);
-  // Each piece has sums of its own, so that their order is always the same.
-  std::vector<double> partial(CountPieces(weights_) * n);
-  const auto work = [&](const auto& piece) {
-    double* const sums = partial.data() + piece.index * n;
+  const auto add = [n](const auto& piece, absl::Span<double> sums) {
     for (int64_t begin = 0; begin < piece.size; begin += kBlock) {
       const int64_t length = std::min(kBlock, piece.size - begin);
       for (size_t k = 0; k < n; ++k) {
@@ -150,10 +147,7 @@ absl::StatusOr<std::vector<double>> DpStrategy::Sums(
       }
     }
   };
-  ForEachPiece(models, {}, work, work);
-  std::vector<double> sums(n);
-  for (size_t i = 0; i < partial.size(); ++i) sums[i % n] += partial[i];
-  return sums;
+  return SumOverPieces(models, n, add, add);
 }
 
 absl::StatusOr<NamedTensors> DpStrategy::AggregateWith(

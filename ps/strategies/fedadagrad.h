@@ -20,26 +20,23 @@
 
 #include <vector>
 
-#include "ps/strategies/server_optimizer.h"
+#include "ps/strategies/adaptive_rule.h"
+#include "ps/strategies/rule_optimizer.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
 
-class FedAdagradStrategy : public ServerOptimizer {
+class AdagradSquares {
  public:
-  static std::vector<OptionSpec> Options();
-  explicit FedAdagradStrategy(const StrategyOptions& options);
+  static constexpr double kDefaultLr = 0.1;
+  static std::vector<OptionSpec> Options() { return {}; }
 
- private:
-  void Apply(const Step<float>& step) const override;
-  void Apply(const Step<double>& step) const override;
-  template <class T>
-  void Run(const Step<T>& step) const;
+  explicit AdagradSquares(const StrategyOptions& options) {}
 
-  const double lr_;
-  const double beta1_;
-  const double tau_;
+  double operator()(double v, double square) const { return v + square; }
 };
+
+using FedAdagradStrategy = RuleOptimizer<AdaptiveRule<AdagradSquares>>;
 
 }  // namespace miniray::ps
 

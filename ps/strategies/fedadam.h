@@ -19,27 +19,29 @@
 
 #include <vector>
 
-#include "ps/strategies/server_optimizer.h"
+#include "ps/strategies/adaptive_rule.h"
+#include "ps/strategies/rule_optimizer.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
 
-class FedAdamStrategy : public ServerOptimizer {
+class AdamSquares {
  public:
-  static std::vector<OptionSpec> Options();
-  explicit FedAdamStrategy(const StrategyOptions& options);
+  static constexpr double kDefaultLr = 0.1;
+  static std::vector<OptionSpec> Options() { return {Beta2Option()}; }
+
+  explicit AdamSquares(const StrategyOptions& options)
+      : beta2_(*options.GetDouble("beta2", kDefaultBeta2)) {}
+
+  double operator()(double v, double square) const {
+    return beta2_ * v + (1 - beta2_) * square;
+  }
 
  private:
-  void Apply(const Step<float>& step) const override;
-  void Apply(const Step<double>& step) const override;
-  template <class T>
-  void Run(const Step<T>& step) const;
-
-  const double lr_;
-  const double beta1_;
-  const double beta2_;
-  const double tau_;
+  double beta2_;
 };
+
+using FedAdamStrategy = RuleOptimizer<AdaptiveRule<AdamSquares>>;
 
 }  // namespace miniray::ps
 

@@ -16,27 +16,18 @@
 #ifndef MINIRAY_PS_STRATEGIES_FEDAVGM_H_
 #define MINIRAY_PS_STRATEGIES_FEDAVGM_H_
 
-#include <vector>
-
-#include "ps/strategies/server_optimizer.h"
-#include "ps/strategy_registry.h"
+#include "ps/strategies/momentum_rule.h"
+#include "ps/strategies/rule_optimizer.h"
 
 namespace miniray::ps {
 
-class FedAvgMStrategy : public ServerOptimizer {
- public:
-  static std::vector<OptionSpec> Options();
-  explicit FedAvgMStrategy(const StrategyOptions& options);
-
- private:
-  void Apply(const Step<float>& step) const override;
-  void Apply(const Step<double>& step) const override;
-  template <class T>
-  void Run(const Step<T>& step) const;
-
-  const double lr_;
-  const double momentum_;
+struct HeavyBall {
+  static constexpr double kDefaultLr = 1.0;
+  static constexpr double kDefaultMomentum = 0.0;
+  static double Step(double delta, double v, double momentum) { return v; }
 };
+
+using FedAvgMStrategy = RuleOptimizer<MomentumRule<HeavyBall>>;
 
 }  // namespace miniray::ps
 

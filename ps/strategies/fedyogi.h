@@ -2,11 +2,11 @@
 //
 //   delta   = mean of the workers - weights
 //   m       = beta1 * m + (1 - beta1) * delta,  m = 0 at the start
-//   v       = v - (1 - beta2) * delta^2 * sign(v - delta^2),  v = tau^2 at the
-//   start weights = weights + lr * m / (sqrt(v) + tau)
+//   v       = v - (1 - beta2) * delta^2 * sign(v - delta^2)
+//   weights = weights + lr * m / (sqrt(v) + tau)
 //
-// on parameters; server_optimizer.h says what becomes of buffers and counters,
-// and where the first step starts.
+// where v = tau^2 at the start, on parameters; server_optimizer.h says what
+// becomes of buffers and counters, and where the first step starts.
 //
 // Options: lr, above 0, 0.01 if not given; beta1 and beta2, in [0, 1), 0.9 and
 // 0.99 if not given; tau, above 0, 0.001 if not given.
@@ -19,27 +19,30 @@
 
 #include <vector>
 
-#include "ps/strategies/server_optimizer.h"
+#include "ps/strategies/adaptive_rule.h"
+#include "ps/strategies/rule_optimizer.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
 
-class FedYogiStrategy : public ServerOptimizer {
+class YogiSquares {
  public:
-  static std::vector<OptionSpec> Options();
-  explicit FedYogiStrategy(const StrategyOptions& options);
+  static constexpr double kDefaultLr = 0.01;
+  static std::vector<OptionSpec> Options() { return {Beta2Option()}; }
+
+  explicit YogiSquares(const StrategyOptions& options)
+      : beta2_(*options.GetDouble("beta2", kDefaultBeta2)) {}
+
+  double operator()(double v, double square) const {
+    const double sign = v > square ? 1 : v < square ? -1 : 0;
+    return v - (1 - beta2_) * square * sign;
+  }
 
  private:
-  void Apply(const Step<float>& step) const override;
-  void Apply(const Step<double>& step) const override;
-  template <class T>
-  void Run(const Step<T>& step) const;
-
-  const double lr_;
-  const double beta1_;
-  const double beta2_;
-  const double tau_;
+  double beta2_;
 };
+
+using FedYogiStrategy = RuleOptimizer<AdaptiveRule<YogiSquares>>;
 
 }  // namespace miniray::ps
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "ps/kernels.h"
 #include "ps/model_pieces.h"
+#include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
 namespace {
@@ -48,41 +49,43 @@ double Score(absl::Span<const double> distances, size_t n,
 
 }  // namespace
 
-OptionSpec NumMaliciousOption() {
-  return {.name = "num_malicious",
-          .default_value = kDefaultNumMalicious,
-          .help = "how many workers may be broken",
-          .min = 0};
+std::vector<OptionSpec> KrumFamily::Options() {
+  return {{.name = "num_malicious",
+           .default_value = kDefaultNumMalicious,
+           .help = "how many workers may be broken",
+           .min = 0}};
 }
 
-int64_t NumMalicious(const StrategyOptions& options) {
-  return *options.GetInt("num_malicious", kDefaultNumMalicious);
-}
+KrumFamily::KrumFamily(absl::string_view name, int64_t factor,
+                       const StrategyOptions& options)
+    : name_(name),
+      factor_(factor),
+      num_malicious_(*options.GetInt("num_malicious", kDefaultNumMalicious)) {}
 
-absl::Status CheckMajority(absl::string_view strategy, int64_t num_workers,
-                           int64_t factor, int64_t num_malicious) {
+absl::Status KrumFamily::CheckWorkers(int64_t num_workers) const {
   constexpr int64_t kMore = 3;
-  const int64_t most = (num_workers - kMore) / factor;
-  if (num_workers >= kMore && num_malicious <= most) return absl::OkStatus();
-  const std::string rule = absl::StrCat(
-      "strategy '", strategy, "' with num_malicious=", num_malicious,
-      " needs at least ", factor, " * num_malicious + ", kMore,
-      " workers, and there are ", num_workers);
+  const int64_t most = (num_workers - kMore) / factor_;
+  if (num_workers >= kMore && num_malicious_ <= most) return absl::OkStatus();
+  const std::string rule =
+      absl::StrCat("strategy '", name_, "' with num_malicious=", num_malicious_,
+                   " needs at least ", factor_, " * num_malicious + ", kMore,
+                   " workers, and there are ", num_workers);
   return absl::InvalidArgumentError(
       num_workers >= kMore
           ? absl::StrCat(rule, "; so many allow num_malicious up to ", most)
           : rule);
 }
 
+absl::StatusOr<std::vector<double>> KrumFamily::Sums(
+    absl::Span<const Contribution> contributions) {
+  MR_RETURN_IF_ERROR(CheckWorkers(static_cast<int64_t>(contributions.size())));
+  return PairDistances(contributions);
+}
+
 std::vector<double> PairDistances(
     absl::Span<const Contribution> contributions) {
   const size_t n = contributions.size();
-  const size_t pairs = NumPairs(n);
-  // Each piece has sums of its own, so that their order is always the same.
-  std::vector<double> partial(CountPieces(contributions.front().tensors) *
-                              pairs);
-  const auto work = [&](const auto& piece) {
-    double* const sums = partial.data() + piece.index * pairs;
+  const auto add = [n](const auto& piece, absl::Span<double> sums) {
     for (int64_t begin = 0; begin < piece.size; begin += kBlock) {
       const int64_t length = std::min(kBlock, piece.size - begin);
       size_t pair = 0;
@@ -94,12 +97,7 @@ std::vector<double> PairDistances(
       }
     }
   };
-  ForEachPiece(ModelsOf(contributions), {}, work, work);
-  std::vector<double> distances(pairs);
-  for (size_t i = 0; i < partial.size(); ++i) {
-    distances[i % pairs] += partial[i];
-  }
-  return distances;
+  return SumOverPieces(ModelsOf(contributions), NumPairs(n), add, add);
 }
 
 std::vector<size_t> KrumOrder(absl::Span<const double> distances, size_t n,

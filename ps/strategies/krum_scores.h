@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ps/strategy_registry.h"
@@ -16,14 +18,31 @@
 
 namespace miniray::ps {
 
-// num_malicious, an integer of at least 0, 1 if not given: how many workers may
-// be broken.
-OptionSpec NumMaliciousOption();
-int64_t NumMalicious(const StrategyOptions& options);
+// A strategy for n workers, of which f = num_malicious may be broken, with
+// n >= factor * f + 3, that chooses among them by their distances.
+class KrumFamily : public WholeModelStrategy {
+ public:
+  // num_malicious, an integer of at least 0, 1 if not given.
+  static std::vector<OptionSpec> Options();
 
-// INVALID_ARGUMENT unless num_workers >= factor * num_malicious + 3.
-absl::Status CheckMajority(absl::string_view strategy, int64_t num_workers,
-                           int64_t factor, int64_t num_malicious);
+  // INVALID_ARGUMENT unless there are enough workers.
+  absl::Status CheckWorkers(int64_t num_workers) const override;
+
+  // PairDistances. Errors: of CheckWorkers.
+  absl::StatusOr<std::vector<double>> Sums(
+      absl::Span<const Contribution> contributions) final;
+
+ protected:
+  KrumFamily(absl::string_view name, int64_t factor,
+             const StrategyOptions& options);
+
+  int64_t num_malicious() const { return num_malicious_; }
+
+ private:
+  const std::string name_;
+  const int64_t factor_;
+  const int64_t num_malicious_;
+};
 
 // Returns the squared distance of each pair of contributions, over all
 // floating-point tensors: of 0 and 1, 0 and 2, ..., 1 and 2, ... Infinite or

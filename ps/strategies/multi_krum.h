@@ -24,28 +24,26 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ps/strategies/krum_scores.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
 
 namespace miniray::ps {
 
-class MultiKrumStrategy : public WholeModelStrategy {
+class MultiKrumStrategy : public KrumFamily {
  public:
   static std::vector<OptionSpec> Options();
   explicit MultiKrumStrategy(const StrategyOptions& options);
 
+  // Enough to select num_selected good ones, too.
   absl::Status CheckWorkers(int64_t num_workers) const override;
 
-  // Errors: of CheckWorkers.
-  absl::StatusOr<std::vector<double>> Sums(
-      absl::Span<const Contribution> contributions) override;
   absl::StatusOr<NamedTensors> AggregateWith(
       absl::Span<const Contribution> contributions,
       absl::Span<const double> sums) override;
 
  private:
-  const int64_t num_malicious_;
-  const int64_t num_selected_;  // 0: all but num_malicious_.
+  const int64_t num_selected_;  // 0: all but num_malicious.
 };
 
 }  // namespace miniray::ps

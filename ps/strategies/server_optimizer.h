@@ -32,6 +32,12 @@ namespace miniray::ps {
 
 class ServerOptimizer : public SyncStrategy {
  public:
+  // What is remembered for each element.
+  struct Moment {
+    std::string name;
+    double start = 0;
+  };
+
   // Errors: INVALID_ARGUMENT, the model is not the one of the last call; then
   // nothing has changed.
   absl::StatusOr<NamedTensors> Aggregate(
@@ -46,12 +52,6 @@ class ServerOptimizer : public SyncStrategy {
                             const NamedTensors& weights) final;
 
  protected:
-  // What is remembered for each element.
-  struct Moment {
-    std::string name;
-    double start = 0;
-  };
-
   // Elements of one parameter.
   template <class T>
   struct Step {

@@ -169,6 +169,7 @@ class SurvivalTest : public ServerFailuresTest,
                            .Call<&ParameterServer::GetStats>()
                            .Get();
     EXPECT_EQ(stats->version, kSyncs);
+    EXPECT_EQ(stats->num_syncs, kSyncs);
     EXPECT_EQ(stats->num_restarts, kills);
     RecordProperty("pushes_repeated", repeated);
     NamedTensors weights = WeightsOf(0);
@@ -246,6 +247,37 @@ TEST_F(ServerFailuresTest, AnotherServerGoesOnWithTheFolder) {
 TEST_F(ServerFailuresTest, AFolderThatCannotBeWrittenIsAnErrorAtOnce) {
   const auto server = StartServer({.state_dir = "/proc/none"});
   EXPECT_THAT(server.WaitReady().ToString(), HasSubstr("/proc/none"));
+}
+
+TEST_F(ServerFailuresTest, AStateThatCannotBeSavedIsPushedToNobody) {
+  StartWorkers(2);
+  const std::string folder = StateFolder("unsaved");
+  const std::string aside = StateFolder("aside");
+  const auto server = StartServer({.state_dir = folder}, "momentum");
+  ASSERT_TRUE(server.WaitReady().ok());
+  auto sync = [&](const std::string& id) {
+    return server.Call<&ParameterServer::SyncOnce>(handles_, id).Get();
+  };
+  ASSERT_TRUE(sync("a").ok());
+  Train(1);
+  // Whatever one may write elsewhere, one may not there.
+  std::filesystem::rename(folder, aside);
+  std::filesystem::create_directory_symlink("/proc/none", folder);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(sync("b").status().ToString(),
+                AllOf(HasSubstr("save the parameter server's state"),
+                      HasSubstr(folder)));
+  }
+  EXPECT_EQ(*workers_[0].Call<&Worker::NumSets>().Get(), 1);
+  EXPECT_EQ(server.Call<&ParameterServer::GetStats>().Get()->num_syncs, 1);
+  std::filesystem::remove(folder);
+  std::filesystem::rename(aside, folder);
+  const auto result = sync("b");
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->repeated);  // Aggregated once.
+  EXPECT_EQ(result->version, 2);
+  EXPECT_EQ(server.Call<&ParameterServer::GetStats>().Get()->num_syncs, 2);
+  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, WeightsOf(0)[0].second));
 }
 
 TEST_F(ServerFailuresTest, WrongOptionsAreErrorsOnTheDriver) {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -102,6 +103,7 @@ class QuadraticTrainer : public DataParallelTrainer<QuadraticWorker> {
   std::vector<std::string> events;
   std::vector<Config> configs;  // As CreateWorker got them.
   int stop_after = -1;          // Asks for a stop in OnEpochEnd.
+  std::function<void(int epoch)> at_epoch_end;
 
  protected:
   absl::StatusOr<ActorHandle<QuadraticWorker>> CreateWorker(
@@ -124,6 +126,7 @@ class QuadraticTrainer : public DataParallelTrainer<QuadraticWorker> {
   void OnEpochEnd(int epoch, const EpochResult& result) override {
     Add("epoch end", epoch);
     if (epoch == stop_after) RequestStop();
+    if (at_epoch_end) at_epoch_end(epoch);
   }
   void OnTrainEnd(const Result& result) override {
     events.push_back("train end");

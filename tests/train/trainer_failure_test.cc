@@ -1,7 +1,11 @@
 // What goes wrong in training: wrong options, workers that fail, workers that
 // find no place; and that nothing is left behind.
 
+#include <signal.h>
+
+#include <filesystem>
 #include <map>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,7 +25,9 @@ using ::testing::Not;
 class TrainerFailureTest : public ::testing::Test {
  protected:
   TrainerFailureTest()
-      : nodes_({.node_cpus = {4}}), cluster_(nodes_.Connect()) {}
+      : nodes_({.node_cpus = {4},
+                .head = {.max_restart_delay = absl::Milliseconds(100)}}),
+        cluster_(nodes_.Connect()) {}
 
   TrainerOptions TwoWorkers() {
     return {.num_workers = 2, .cluster = cluster_};
@@ -104,6 +110,37 @@ TEST_F(TrainerFailureTest, AKilledWorkerEndsTrainAtOnceWithTheSignal) {
               AllOf(HasSubstr("epoch 2/5: worker 1:"), HasSubstr("signal 9"),
                     Not(HasSubstr("worker 0"))));
   EXPECT_TRUE(Eventually([&] { return NumActors() == 0; }));
+}
+
+// With a state_dir, the trainer need not know of it.
+TEST_F(TrainerFailureTest, AKilledParameterServerComesBackAndTrainingGoesOn) {
+  auto train = [this](const std::string& name, bool kill_it) {
+    TrainerOptions options = TwoWorkers();
+    options.sync_strategy = "momentum";
+    options.strategy_options = {{"momentum", 0.5}};
+    options.server_options.state_dir = testing::TempDir() + "/" + name;
+    std::filesystem::remove_all(options.server_options.state_dir);
+    QuadraticTrainer trainer(options, {.targets = {4, 8}});
+    trainer.at_epoch_end = [&](int epoch) {
+      if (!kill_it || epoch % 2 == 1) return;
+      const int64_t pid = nodes_.Info(trainer.parameter_server()).pid();
+      ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+      ASSERT_TRUE(Eventually([&] {
+        return nodes_.Info(trainer.parameter_server()).pid() != pid;
+      }));
+    };
+    const auto result = trainer.Train({.epochs = 6});
+    EXPECT_TRUE(result.ok()) << result.status();
+    const absl::StatusOr<ps::SyncStats> stats = trainer.GetSyncStats();
+    EXPECT_EQ(stats->num_syncs, 6);
+    EXPECT_EQ(stats->num_restarts, kill_it ? 3 : 0);
+    return trainer.PullWeights();
+  };
+  const auto undisturbed = train("undisturbed", false);
+  const auto killed = train("killed", true);
+  ASSERT_TRUE(undisturbed.ok() && killed.ok());
+  EXPECT_EQ(killed->at(0).second.item<float>(),
+            undisturbed->at(0).second.item<float>());
 }
 
 TEST_F(TrainerFailureTest, WorkersEndWithTheTrainer) {

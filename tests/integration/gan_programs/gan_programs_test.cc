@@ -137,6 +137,10 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--sync-strategy=momentum", "--momentum=1.7"}), 2,
                 "momentum");
   ExpectOneLine(Train({"--momentum=0.5"}), 2, "momentum");
+  ExpectOneLine(Train({"--momentum=0.9"}), 2, "momentum");
+  ExpectOneLine(Train({"--sync-strategy=fedavgm", "--momentum=1"}), 2,
+                "must be in [0, 1)");
+  ExpectOneLine(Train({"--momentum=much"}), 2, "expected a number");
   ExpectOneLine(Train({"--sync-options=x"}), 2, "expected name=value");
   ExpectOneLine(Train({"--batch-size=1"}), 2, "--batch-size is 1");
   ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
