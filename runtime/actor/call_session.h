@@ -101,10 +101,13 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   // Forgets the replies; nobody will come for them.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The caller fetches large results from here, and reads no memory of ours.
+  // The caller fetches results that stay here.
   bool takes_references() const {
-    return takes_references_.load(std::memory_order_relaxed) &&
-           !shares_replies_.load(std::memory_order_relaxed);
+    return takes_references_.load(std::memory_order_relaxed);
+  }
+  // The caller reads memory of ours.
+  bool shares_replies() const {
+    return shares_replies_.load(std::memory_order_relaxed);
   }
 
   // Too many replies wait for the caller: none of its calls shall run.

@@ -35,6 +35,9 @@ constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 // asking for it, and many pass it on or drop it.
 constexpr uint64_t kMaxSentResult = 100'000;
 
+// No message holds more; such results always stay.
+constexpr uint64_t kMaxReplyBytes = kMaxMessageBytes - (1 << 20);
+
 // While so many bytes stay here, further results are sent at once: callers that
 // do not fetch them, nor let go of them, must not fill this process's memory.
 constexpr int64_t kMaxStayingBytes = int64_t{1} << 30;
@@ -284,10 +287,13 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   absl::StatusOr<absl::Cord> result = Invoke(call->message);
   lane->Done();
   call->message.args.clear();  // Received tensors may be large.
-  if (result.ok() && result->size() > kMaxMessageBytes - (1 << 20)) {
+  if (result.ok() && result->size() > kMaxReplyBytes &&
+      (!call->session->takes_references() || lane->exit_requested())) {
     result = absl::InvalidArgumentError(absl::StrCat(
         "the result has ", result->size(),
-        " bytes, and a message can hold 2 GiB; return it in pieces"));
+        " bytes, and a message can hold 2 GiB: it would have to be fetched ",
+        lane->exit_requested() ? "from an actor that exits"
+                               : "by a caller that fetches nothing"));
   }
   calls_done_.fetch_add(1, std::memory_order_relaxed);
   if (!result.ok()) calls_failed_.fetch_add(1, std::memory_order_relaxed);
@@ -313,8 +319,10 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
 
 bool HostedActor::Stays(const Lane& lane, const QueuedCall& call,
                         uint64_t bytes) const {
+  if (call.message.keep_result) return false;
+  if (bytes > kMaxReplyBytes) return true;
   return bytes > std::max(kMaxSentResult, call.message.wanted_bytes) &&
-         !call.message.keep_result && call.session->takes_references() &&
+         call.session->takes_references() && !call.session->shares_replies() &&
          !lane.exit_requested() && kept_.bytes() < kMaxStayingBytes;
 }
 

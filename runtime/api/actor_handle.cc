@@ -1,5 +1,8 @@
 #include "runtime/api/actor_handle.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "absl/strings/str_cat.h"
 
 namespace miniray {
@@ -14,6 +17,40 @@ void PutInt(int field, int value, WireWriter* out) {
   if (value != 0) {
     out->Varint(field, static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
+}
+
+// What the arguments of a call may have in its message, which protobuf limits
+// to 2 GiB.
+constexpr size_t kMaxSentArguments = size_t{1} << 30;
+
+// Puts the largest arguments into a node's object store until the others fit.
+absl::Status PutLargeArguments(internal::Client* client,
+                               internal::CallRequest* request) {
+  size_t total = 0;
+  for (const absl::Cord& argument : request->args) total += argument.size();
+  while (total > kMaxSentArguments) {
+    const auto largest = std::max_element(
+        request->args.begin(), request->args.end(),
+        [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    const size_t size = largest->size();
+    std::shared_ptr<void> hold;
+    absl::StatusOr<absl::Cord> reference = client->PutObject(*largest, &hold);
+    if (!reference.ok()) {
+      return absl::Status(
+          reference.status().code(),
+          absl::StrCat("argument ", largest - request->args.begin() + 1,
+                       " has ", size,
+                       " bytes; where all have more than 1 GiB, it goes "
+                       "through a node's object store: ",
+                       reference.status().message()));
+    }
+    auto put = std::make_shared<internal::CallState>("Put");
+    put->Hold(std::move(hold));
+    request->holds.push_back(std::move(put));
+    total = total - size + reference->size();
+    *largest = *std::move(reference);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -51,6 +88,10 @@ std::shared_ptr<internal::CallState> AnyActorHandle::Submit(
     return FailedCall(method, absl::InvalidArgumentError(absl::StrCat(
                                   "max_retries = ", request.max_retries,
                                   "; -1 is for ever")));
+  }
+  if (const absl::Status put = PutLargeArguments(client_.get(), &request);
+      !put.ok()) {
+    return FailedCall(method, put);
   }
   return client_->Call(identity_, std::move(request));
 }

@@ -40,7 +40,9 @@ class Tally {
   int64_t Pid() const { return getpid(); }
   void Exit(int code) { _exit(code); }
   void Sleep(double seconds) { absl::SleepFor(absl::Seconds(seconds)); }
-  std::string Echo(const std::string& text) const { return text; }
+  int64_t Sizes(const std::string& a, const std::string& b) const {
+    return static_cast<int64_t>(a.size() * 10 + b.size());
+  }
 
   int64_t SaveState() const { return value_; }
   void RestoreState(int64_t value) { value_ = value; }
@@ -49,7 +51,7 @@ class Tally {
   int64_t value_;
 };
 MINIRAY_ACTOR(Tally, Constructor<int64_t>, &Tally::Add, &Tally::Value,
-              &Tally::Pid, &Tally::Exit, &Tally::Sleep, &Tally::Echo);
+              &Tally::Pid, &Tally::Exit, &Tally::Sleep, &Tally::Sizes);
 
 // The same without a state that survives.
 class Plain {
@@ -246,18 +248,34 @@ TEST(SemanticsTest, TooManyPendingCallsAreRefused) {
   EXPECT_TRUE(actor->Call<&Plain::Add>(1).Get(kLong).ok());
 }
 
-// "message too large"
-TEST(SemanticsTest, AMessageOverTheLimitIsAnErrorForItsCaller) {
+// Its constructor takes what no message of the head can hold.
+class Greedy {
+ public:
+  explicit Greedy(const std::string& text) : size_(text.size()) {}
+  int64_t Size() const { return static_cast<int64_t>(size_); }
+
+ private:
+  size_t size_;
+};
+MINIRAY_ACTOR(Greedy, Constructor<std::string>, &Greedy::Size);
+
+// "message too large": arguments go another way, everything else is an error.
+TEST(SemanticsTest, LargeArgumentsArriveAndALargeConstructorIsAnError) {
   RealCluster cluster;
   Cluster driver = cluster.Connect();
   auto actor = driver.CreateActor<Tally>({}, 0);
-  auto too_large =
-      actor->Call<&Tally::Echo>(std::string((size_t{2} << 30) + 1, 'x'));
-  EXPECT_THAT(too_large.Get(kLong).status(),
-              testing::Property(&absl::Status::code,
-                                absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(std::string(too_large.Get(kLong).status().message()),
-              HasSubstr("2 GiB"));
+  constexpr size_t kSize = size_t{3} << 28;  // Together more than 1 GiB.
+  EXPECT_EQ(actor
+                ->Call<&Tally::Sizes>(std::string(kSize, 'a'),
+                                      std::string(kSize + 1, 'b'))
+                .Get(kLong)
+                .value(),
+            static_cast<int64_t>(kSize * 11 + 1));
+  const absl::Status too_large =
+      driver.CreateActor<Greedy>({}, std::string((size_t{2} << 30) + 1, 'x'))
+          .status();
+  EXPECT_EQ(too_large.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_large.message()), HasSubstr("too large"));
   EXPECT_EQ(actor->Call<&Tally::Add>(1).Get(kLong).value(), 1);
 }
 
