@@ -13,15 +13,13 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/node_memory.h"
 #include "tools/bench/peers/gloo.h"
 #include "tools/bench/peers/open_mpi.h"
 #include "tools/bench/peers/sync_floor.h"
-#include "tools/bench/sync_worker.h"
+#include "tools/bench/sync_team.h"
 
 ABSL_FLAG(int, mb, 100, "Megabytes of a worker's weights.");
 
@@ -50,62 +48,8 @@ constexpr int kMemorySyncs = 5;
 
 int64_t Bytes() { return int64_t{absl::GetFlag(FLAGS_mb)} * 1000000; }
 
-// A parameter server and its workers.
-class Team {
- public:
-  static absl::StatusOr<std::unique_ptr<Team>> Start(const Cluster& cluster,
-                                                     int size) {
-    auto team = std::make_unique<Team>();
-    MR_ASSIGN_OR_RETURN(team->server_, ps::CreateParameterServer(cluster));
-    for (int i = 0; i < size; ++i) {
-      MR_ASSIGN_OR_RETURN(ActorHandle<SyncWorker> worker,
-                          cluster.CreateActor<SyncWorker>({}, Bytes()));
-      team->handles_.push_back(worker);
-      team->workers_.push_back(std::move(worker));
-    }
-    MR_RETURN_IF_ERROR(team->server_.WaitReady());
-    MR_RETURN_IF_ERROR(team->Fill());
-    return team;
-  }
-
-  // Seconds; checks what came of it, and gives the workers new weights.
-  absl::StatusOr<double> Sync() {
-    const absl::Time start = absl::Now();
-    MR_RETURN_IF_ERROR(
-        server_.Call<&ps::ParameterServer::SyncFromWorkers>(handles_)
-            .Get()
-            .status());
-    const double seconds = SecondsSince(start);
-    std::vector<ObjectRef<void>> checks;
-    for (const auto& worker : workers_) {
-      checks.push_back(worker.Call<&SyncWorker::Check>(Size(), round_));
-    }
-    MR_RETURN_IF_ERROR(GetAll(checks));
-    MR_RETURN_IF_ERROR(Fill());
-    return seconds;
-  }
-
- private:
-  int Size() const { return static_cast<int>(workers_.size()); }
-
-  absl::Status Fill() {
-    ++round_;
-    std::vector<ObjectRef<void>> fills;
-    for (int i = 0; i < Size(); ++i) {
-      fills.push_back(
-          workers_[static_cast<size_t>(i)].Call<&SyncWorker::Fill>(i, round_));
-    }
-    return GetAll(fills);
-  }
-
-  int round_ = 0;
-  ActorHandle<ps::ParameterServer> server_;
-  std::vector<ActorHandle<SyncWorker>> workers_;
-  std::vector<AnyActorHandle> handles_;
-};
-
 // Bytes beyond what the node used before the first synchronisation.
-absl::StatusOr<int64_t> ExtraMemory(Team* team) {
+absl::StatusOr<int64_t> ExtraMemory(SyncTeam* team) {
   const int64_t before = TreeMemory({});
   MR_ASSIGN_OR_RETURN(const int64_t peak,
                       PeakTreeMemory({}, [&]() -> absl::Status {
@@ -121,11 +65,12 @@ absl::Status Measure(Table* table) {
   const int64_t bytes = Bytes();
   MR_ASSIGN_OR_RETURN(const Cluster cluster,
                       Cluster::Connect({.embedded_num_cpus = 8}));
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> four,
-                      Team::Start(cluster, 4));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<SyncTeam> four,
+                      SyncTeam::Start(cluster, 4, bytes));
   // Before the peers are there.
   MR_ASSIGN_OR_RETURN(const int64_t extra, ExtraMemory(four.get()));
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> two, Team::Start(cluster, 2));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<SyncTeam> two,
+                      SyncTeam::Start(cluster, 2, bytes));
   MR_ASSIGN_OR_RETURN(const auto gloo_four, GlooGroup::Start(4, bytes));
   MR_ASSIGN_OR_RETURN(const auto gloo_two, GlooGroup::Start(2, bytes));
   MR_ASSIGN_OR_RETURN(const auto floor_four, SyncFloor::Start(4, bytes));

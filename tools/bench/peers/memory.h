@@ -32,6 +32,8 @@ class WarmMemory {
   explicit WarmMemory(int64_t bytes);
   // Seconds to copy it to other warm memory, one thread.
   double Copy();
+  // The same on all cores, each a part of it.
+  double CopyOnAllCores();
   // Seconds to read it once, one thread.
   double Read();
 
