@@ -1,0 +1,131 @@
+#include "ml/classify/classifier.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ATen/ops/full.h"
+#include "ATen/ops/tensor.h"
+#include "ATen/ops/zeros.h"
+#include "gtest/gtest.h"
+#include "ml/data/dataset_loader.h"
+
+namespace miniray::ml {
+namespace {
+
+using absl::StatusCode::kInvalidArgument;
+
+// Two pixels, two classes, one hidden unit.
+ClassifierOptions TinyOptions() {
+  return {.inputs = 2, .hidden = 1, .classes = 2};
+}
+
+std::unique_ptr<Classifier> Tiny(ClassifierOptions options = TinyOptions()) {
+  auto classifier = *Classifier::Create(options);
+  // hidden = relu(x0), logits = [2 hidden, -0.5].
+  EXPECT_TRUE(classifier
+                  ->SetWeights(
+                      {{"hidden.weight", at::tensor({1.0F, 0.0F}).view({1, 2})},
+                       {"hidden.bias", at::zeros({1})},
+                       {"output.weight", at::tensor({2.0F, 0.0F}).view({2, 1})},
+                       {"output.bias", at::tensor({0.0F, -0.5F})}})
+                  .ok());
+  return classifier;
+}
+
+// Images [1, 1] (255 is 1, 0 is -1) of class 0, and [-1, 1] of class 1.
+ImageDataset TwoImages() {
+  ImageDataset dataset;
+  dataset.images = at::full({2, 1, 1, 2}, 255, at::kByte);
+  dataset.images.data_ptr<uint8_t>()[2] = 0;
+  dataset.labels = at::tensor(std::vector<int64_t>{0, 1});
+  dataset.class_names = {"bright", "dark"};
+  return dataset;
+}
+
+double Value(const NamedTensors& weights, size_t tensor, int64_t i) {
+  return weights[tensor].second.data_ptr<float>()[i];
+}
+
+TEST(ClassifierTest, EvaluatesAsOneWorksItOut) {
+  const Evaluation evaluation = Tiny()->Evaluate(TwoImages());
+  // Logits [2, -0.5] and [0, -0.5]: both say the first class. Losses
+  // log(1 + e^-2.5) and log(1 + e^0.5).
+  EXPECT_DOUBLE_EQ(evaluation.accuracy, 0.5);
+  EXPECT_NEAR(evaluation.loss, (0.0788897 + 0.9740770) / 2, 1e-6);
+}
+
+TEST(ClassifierTest, AStepFollowsTheGradient) {
+  const auto classifier = Tiny();
+  const ImageDataset dataset = TwoImages();
+  const ImageBatch first = {dataset.images.slice(0, 0, 1),
+                            dataset.labels.slice(0, 0, 1)};
+  EXPECT_NEAR(*classifier->TrainStep(first, 0.5), 0.0788897, 1e-6);
+  const NamedTensors weights = classifier->Weights();
+  EXPECT_EQ(weights[2].first, "output.weight");
+  // The gradient of logit 0 is softmax - 1 = -1 / (1 + e^2.5) = -0.0758582;
+  // times hidden (1) for output.weight, times output.weight (2) for the hidden
+  // bias.
+  EXPECT_NEAR(Value(weights, 2, 0), 2 + 0.5 * 0.0758582, 1e-6);
+  EXPECT_NEAR(Value(weights, 2, 1), -0.5 * 0.0758582, 1e-6);
+  EXPECT_NEAR(Value(weights, 1, 0), 0.5 * 2 * 0.0758582, 1e-6);
+}
+
+TEST(ClassifierTest, FedProxDrawsBackToTheLastWeights) {
+  ClassifierOptions options = TinyOptions();
+  options.fedprox_mu = 1;
+  const auto classifier = Tiny(options);
+  const ImageDataset dataset = TwoImages();
+  const ImageBatch first = {dataset.images.slice(0, 0, 1),
+                            dataset.labels.slice(0, 0, 1)};
+  ASSERT_TRUE(classifier->TrainStep(first, 0.5).ok());
+  const double once = Value(classifier->Weights(), 3, 0);
+  EXPECT_NEAR(once, 0.5 * 0.0758582, 1e-6);
+  // At the center the term was 0. Now it takes half of the way back.
+  ASSERT_TRUE(classifier->TrainStep(first, 0.5).ok());
+  const double twice = Value(classifier->Weights(), 3, 0);
+  EXPECT_LT(twice, once / 2 + 0.5 * 0.0758582);
+  EXPECT_GT(twice, once / 2);
+}
+
+TEST(ClassifierTest, LearnsASyntheticSet) {
+  for (const auto& [optimizer, lr] :
+       {std::pair<std::string, double>{"sgd", 0.1}, {"adamw", 0.003}}) {
+    const ImageDataset train = *LoadImageDataset(
+        {.name = "synthetic",
+         .synthetic = {.count = 200, .channels = 1, .height = 8, .width = 8}});
+    const ImageDataset test = *LoadImageDataset(
+        {.name = "synthetic",
+         .split = "test",
+         .synthetic = {.count = 100, .channels = 1, .height = 8, .width = 8}});
+    const auto classifier = *Classifier::Create(
+        {.inputs = 64, .hidden = 32, .optimizer = optimizer});
+    const double before = classifier->Evaluate(test).loss;
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_TRUE(classifier->TrainStep({train.images, train.labels}, lr).ok());
+    }
+    const Evaluation after = classifier->Evaluate(test);
+    EXPECT_LT(after.loss, before / 2) << optimizer;
+    EXPECT_GT(after.accuracy, 0.9) << optimizer;
+  }
+}
+
+TEST(ClassifierTest, SeedDecidesTheFirstWeights) {
+  const auto first = [](uint64_t seed) {
+    return Value((*Classifier::Create({.seed = seed}))->Weights(), 0, 0);
+  };
+  EXPECT_EQ(first(1), first(1));
+  EXPECT_NE(first(1), first(2));
+}
+
+TEST(ClassifierTest, RefusesWhatCannotBe) {
+  EXPECT_EQ(Classifier::Create({.hidden = 0}).status().code(),
+            kInvalidArgument);
+  EXPECT_EQ(Classifier::Create({.optimizer = "adam"}).status().code(),
+            kInvalidArgument);
+  EXPECT_EQ(Classifier::Create({.fedprox_mu = -1}).status().code(),
+            kInvalidArgument);
+  EXPECT_EQ(Tiny()->SetWeights({}).code(), kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace miniray::ml
