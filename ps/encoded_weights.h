@@ -12,15 +12,15 @@
 
 namespace miniray::ps {
 
-// As an argument it is the NamedTensors that it was made from; all calls share
-// one copy of the bytes, or none: those of tensors in shared memory. Immutable.
+// As an argument it is the value that it was made from; all calls share one
+// copy of the bytes, or none: those of tensors in shared memory. Immutable.
 struct EncodedWeights {
   absl::Cord value;  // A serialized Value.
 
-  // The weights must not change afterwards.
-  static absl::StatusOr<EncodedWeights> Of(const NamedTensors& weights) {
-    MR_ASSIGN_OR_RETURN(absl::Cord value,
-                        EncodeValue(ReadOnly<NamedTensors>{weights}));
+  // The weights, NamedTensors or a WeightMessage, must not change afterwards.
+  template <class T>
+  static absl::StatusOr<EncodedWeights> Of(const T& weights) {
+    MR_ASSIGN_OR_RETURN(absl::Cord value, EncodeValue(ReadOnly<T>{weights}));
     return EncodedWeights{MoveToSharedMemory(std::move(value))};
   }
 };

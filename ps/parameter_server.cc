@@ -15,6 +15,7 @@
 #include "ps/server_state.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
@@ -29,7 +30,29 @@ double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
 }
 
-absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) {
+constexpr char kWhyExchange[] = "compressed weights (ServerOptions)";
+
+// What is known of each tensor: what a worker told, or what the names tell.
+std::vector<TensorInfo> InfoOrNames(
+    const NamedTensors& weights,
+    const std::shared_ptr<const std::vector<TensorInfo>>& info) {
+  return InfoOf({.tensors = weights, .info = info});
+}
+
+// Weights as they are sent to workers.
+struct Outgoing {
+  EncodedWeights encoded;
+  int64_t bytes = 0;  // Of tensors.
+
+  template <class T>
+  static absl::StatusOr<Outgoing> Of(const T& message,
+                                     const NamedTensors& tensors) {
+    MR_ASSIGN_OR_RETURN(EncodedWeights encoded, EncodedWeights::Of(message));
+    return Outgoing{std::move(encoded), TotalBytes(tensors)};
+  }
+};
+
+absl::Status CheckHandles(const std::vector<AnyActorHandle>& workers) {
   if (workers.empty()) {
     return absl::InvalidArgumentError(
         "there are no workers to synchronise; pass at least one");
@@ -66,7 +89,18 @@ ParameterServer::ParameterServer(const std::string& strategy,
   if (const absl::Status valid = Validate(options_); !valid.ok()) {
     throw std::invalid_argument(std::string(valid.message()));
   }
+  if (NeedsExchange(options_)) {
+    view_.emplace(WeightView::Options{.from_workers = options_.from_workers,
+                                      .to_workers = options_.to_workers});
+  }
   if (!options_.state_dir.empty()) Restore();
+}
+
+absl::Status ParameterServer::CheckWorkers(
+    const std::vector<AnyActorHandle>& workers) const {
+  MR_RETURN_IF_ERROR(CheckHandles(workers));
+  return view_.has_value() ? CheckExchange(workers, kWhyExchange)
+                           : absl::OkStatus();
 }
 
 void ParameterServer::Restore() {
@@ -107,6 +141,12 @@ void ParameterServer::Restore() {
     if (!known.ok()) throw std::runtime_error(known.ToString());
   }
   Adopt(std::move(state.weights.value));
+  if (view_.has_value()) {
+    const bool is_own = state.view.value.empty();
+    view_->Restore(is_own ? weights_ : std::move(state.view.value),
+                   InfoOrNames(weights_, info_), std::move(state.contributors),
+                   state.view_id.empty() ? NewId("weights") : state.view_id);
+  }
   absl::Status restored;
   try {
     restored = strategy_->RestoreState(
@@ -137,6 +177,13 @@ absl::Status ParameterServer::Save() {
   MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
   state.strategy_tensors = {std::move(strategy.tensors)};
   state.strategy_scalars = std::move(strategy.scalars);
+  if (view_.has_value()) {
+    state.view_id = view_->id();
+    state.contributors = view_->contributors();
+    if (options_.to_workers.method != Compression::kNone) {
+      state.view = {view_->tensors()};
+    }
+  }
   MR_RETURN_IF_ERROR(Annotate(SaveServerState(options_.state_dir, state),
                               "save the parameter server's state"));
   unsaved_ = 0;
@@ -162,11 +209,12 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   result.num_workers = static_cast<int64_t>(workers.size());
   result.repeated = true;
   const absl::Time start = absl::Now();
+  const int64_t pushed_before = stats_.bytes_pushed;
   MR_RETURN_IF_ERROR(Push(workers));
   CountSync(true);
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
-  result.bytes = TotalBytes(weights_) * result.num_workers;
+  result.bytes = stats_.bytes_pushed - pushed_before;
   return result;
 }
 
@@ -183,46 +231,53 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
 
   absl::Time start = absl::Now();
-  std::vector<LeftOut> left_out;
-  MR_ASSIGN_OR_RETURN(std::vector<Contribution> contributions,
-                      Pull(workers, &left_out));
-  for (const LeftOut& worker : left_out) {
+  MR_ASSIGN_OR_RETURN(PulledWeights pulled, Pull(workers));
+  for (const LeftOut& worker : pulled.left_out) {
     ++(worker.refused ? result.num_refused : result.num_lost);
   }
-  const int64_t pulled = TotalBytes(contributions.front().tensors) *
-                         (result.num_workers - result.num_lost);
   result.seconds_pull = SecondsSince(start);
   stats_.contributions_refused += result.num_refused;
   stats_.contributions_lost += result.num_lost;
-  stats_.bytes_pulled += pulled;
+  stats_.bytes_pulled += pulled.bytes;
+  stats_.bytes_saved_pull += pulled.bytes_saved;
   stats_.seconds_pull += result.seconds_pull;
 
   start = absl::Now();
   MR_ASSIGN_OR_RETURN(NamedTensors aggregated,
-                      Aggregate(contributions, workers));
-  stats_.contributions_accepted += static_cast<int64_t>(contributions.size());
+                      Aggregate(pulled.contributions, workers));
+  std::vector<int64_t> contributors;
+  for (const Contribution& contribution : pulled.contributions) {
+    contributors.push_back(contribution.worker_id);
+  }
+  stats_.contributions_accepted += static_cast<int64_t>(contributors.size());
   // Counted already in what is saved: a server that is killed after that, and
   // has its push repeated, has done it.
   sync_counted_ = false;
   CountSync(true);
   auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
-  MR_RETURN_IF_ERROR(Replace(std::move(aggregated), sync_id));
-  contributions.clear();  // The push needs memory too.
+  pulled.contributions.clear();  // What follows needs memory too.
+  MR_RETURN_IF_ERROR(
+      Replace(std::move(aggregated), sync_id, std::move(contributors)));
   result.seconds_aggregate = SecondsSince(start);
   stats_.seconds_aggregate += result.seconds_aggregate;
 
   start = absl::Now();
-  MR_RETURN_IF_ERROR(Push(workers, left_out));
+  const int64_t pushed_before = stats_.bytes_pushed;
+  const int64_t saved_before = stats_.bytes_saved_push;
+  MR_RETURN_IF_ERROR(Push(workers, pulled.left_out, pulled.holds_view));
   std::move(not_counted).Cancel();
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
-  result.bytes = pulled + TotalBytes(weights_) * result.num_workers;
+  result.bytes = pulled.bytes + stats_.bytes_pushed - pushed_before;
+  result.bytes_saved =
+      pulled.bytes_saved + stats_.bytes_saved_push - saved_before;
   return result;
 }
 
-absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
-    const std::vector<AnyActorHandle>& workers,
-    std::vector<LeftOut>* left_out) {
+absl::StatusOr<PulledWeights> ParameterServer::Pull(
+    const std::vector<AnyActorHandle>& workers, bool in_full) {
+  // Nobody has weights of no id.
+  const WeightView no_view{WeightView::Options()};
   PullRequest request{
       .workers = workers,
       .wants_samples = strategy_->UsesWorkerWeights(),
@@ -232,7 +287,11 @@ absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
                        !strategy_->PassesOnNonFinite()),
       .drop_non_finite = options_.non_finite == NonFinitePolicy::kDropWorker,
       .min_workers = options_.min_workers,
-      .layout = layout_.has_value() ? &*layout_ : nullptr};
+      .layout = layout_.has_value() ? &*layout_ : nullptr,
+      .view = !view_.has_value() ? nullptr
+              : in_full          ? &no_view
+                                 : &*view_,
+      .weights = &weights_};
   if (options_.sync_timeout_seconds > 0) {
     request.deadline =
         absl::Now() + absl::Seconds(options_.sync_timeout_seconds);
@@ -249,8 +308,7 @@ absl::StatusOr<std::vector<Contribution>> ParameterServer::Pull(
   }
   for (const LeftOut& worker : pulled.left_out) Warn(worker.status);
   SetWeightsInMean(&pulled.contributions);
-  *left_out = std::move(pulled.left_out);
-  return std::move(pulled.contributions);
+  return pulled;
 }
 
 void ParameterServer::Warn(const absl::Status& status) {
@@ -318,10 +376,29 @@ absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
 }
 
 absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
-                                   const std::vector<LeftOut>& left_out) {
+                                   const std::vector<LeftOut>& left_out,
+                                   const std::vector<bool>& holds_view) {
   const absl::Time start = absl::Now();
-  MR_ASSIGN_OR_RETURN(const EncodedWeights encoded,
-                      EncodedWeights::Of(weights_));
+  // For workers that hold nothing, and for those that hold the view.
+  std::optional<Outgoing> outgoing[2];
+  if (view_.has_value()) {
+    MR_ASSIGN_OR_RETURN(outgoing[false],
+                        Outgoing::Of(view_->full(), view_->tensors()));
+  } else {
+    MR_ASSIGN_OR_RETURN(outgoing[false], Outgoing::Of(weights_, weights_));
+  }
+  if (view_.has_value() && view_->difference().has_value() &&
+      std::count(holds_view.begin(), holds_view.end(), true) > 0) {
+    const WeightMessage& difference = *view_->difference();
+    MR_ASSIGN_OR_RETURN(outgoing[true],
+                        Outgoing::Of(difference, difference.tensors));
+  }
+  const std::string method =
+      view_.has_value() ? "ReceiveWeights" : "SetWeights";
+  const auto outgoing_to = [&](size_t i) -> const Outgoing& {
+    const bool holds = i < holds_view.size() && holds_view[i];
+    return *outgoing[holds && outgoing[true].has_value()];
+  };
   std::erase_if(late_pushes_,
                 [](const auto& late) { return late.second.ready(); });
   std::vector<bool> awaited(workers.size(), true);
@@ -337,19 +414,19 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
     if (!awaited[i]) {
       // Who comes back from where it was gets the weights then, and only the
       // last.
-      late = workers[i].CallByNameWith<void>({.max_retries = -1}, "SetWeights",
-                                             encoded);
+      late = workers[i].CallByNameWith<void>({.max_retries = -1}, method,
+                                             outgoing[false]->encoded);
       continue;
     }
     late_pushes_.erase(workers[i].actor_id());
-    refs[i] = workers[i].CallByName<void>("SetWeights", encoded);
+    refs[i] = workers[i].CallByName<void>(method, outgoing_to(i).encoded);
     calls[i] = refs[i].state();
   }
   const absl::Time deadline =
       options_.sync_timeout_seconds > 0
           ? start + absl::Seconds(options_.sync_timeout_seconds)
           : absl::InfiniteFuture();
-  const int64_t bytes = TotalBytes(weights_);
+  const int64_t uncompressed = TotalBytes(weights_);
   // All are waited for, so that a caller who goes on despite an error meets
   // workers that are done with the push.
   std::vector<absl::Status> pushed(
@@ -360,7 +437,10 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
       [&](size_t i) {
         if (!awaited[i]) return absl::OkStatus();
         pushed[i] = refs[i].Get();
-        if (pushed[i].ok()) stats_.bytes_pushed += bytes;
+        if (!pushed[i].ok()) return absl::OkStatus();
+        const int64_t bytes = outgoing_to(i).bytes;
+        stats_.bytes_pushed += bytes;
+        stats_.bytes_saved_push += uncompressed - bytes;
         return absl::OkStatus();
       },
       deadline));
@@ -388,7 +468,16 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
 }
 
 absl::Status ParameterServer::Replace(NamedTensors weights,
-                                      const std::string& sync_id) {
+                                      const std::string& sync_id,
+                                      std::vector<int64_t> contributors) {
+  if (view_.has_value()) {
+    const std::vector<TensorInfo> info = InfoOrNames(weights, info_);
+    if (contributors.empty()) {
+      view_->Replace(weights, info, NewId("weights"));
+    } else {
+      view_->Follow(weights, info, std::move(contributors), NewId("weights"));
+    }
+  }
   Adopt(std::move(weights));
   ++stats_.version;
   last_sync_ = sync_id;
@@ -431,12 +520,12 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
 absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
-  std::vector<LeftOut> left_out;
-  MR_ASSIGN_OR_RETURN(const std::vector<Contribution> first,
-                      Pull({workers.front()}, &left_out));
-  MR_RETURN_IF_ERROR(
-      CheckFinite(first.front().tensors, WorkerName(0, workers.front())));
-  NamedTensors weights = MeanOfModels(first);  // A copy: these are lent.
+  MR_ASSIGN_OR_RETURN(const PulledWeights first,
+                      Pull({workers.front()}, /*in_full=*/true));
+  MR_RETURN_IF_ERROR(CheckFinite(first.contributions.front().tensors,
+                                 WorkerName(0, workers.front())));
+  // A copy: these are lent.
+  NamedTensors weights = MeanOfModels(first.contributions);
   strategy_->Reset(weights);
   MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   MR_RETURN_IF_ERROR(Push(workers));

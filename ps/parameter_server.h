@@ -19,6 +19,11 @@
 // called or the synchronisation has failed. SetWeights may take a ReadOnly,
 // too.
 //
+// Where weights travel compressed (ServerOptions), the server calls
+//   ReadOnly<WeightMessage> SendWeights(WeightRequest request);
+//   void ReceiveWeights(ReadOnly<WeightMessage> message);
+// instead, which a WeightExchange answers (weight_exchange.h).
+//
 // Two more methods are called where the class has them, together with the
 // first, so they cost no time of their own:
 //   double NumSamples();                     // or an integer
@@ -46,6 +51,7 @@
 #include "ps/server_options.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
+#include "ps/weight_view.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 
@@ -58,13 +64,15 @@ struct SyncResult {
   int64_t num_refused = 0;  // Workers left out by NonFinitePolicy.
   int64_t num_lost = 0;     // Left out since they failed, died or were late.
   bool repeated = false;    // By SyncOnce: only the push was done again.
-  int64_t bytes = 0;        // Of tensors, pulled and pushed.
+  int64_t bytes = 0;        // Of tensors, pulled and pushed, as they travelled.
+  int64_t bytes_saved = 0;  // By compression.
   double seconds_pull = 0;  // The checks included: they overlap.
   double seconds_aggregate = 0;
   double seconds_push = 0;
 };
 MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
-               repeated, bytes, seconds_pull, seconds_aggregate, seconds_push);
+               repeated, bytes, bytes_saved, seconds_pull, seconds_aggregate,
+               seconds_push);
 
 // The server's life so far.
 struct SyncStats {
@@ -79,8 +87,10 @@ struct SyncStats {
   std::vector<std::string> warnings;  // Who was left out, and why; the last 20.
   int64_t num_saves = 0;     // Of the state, by this process of the server.
   int64_t num_restarts = 0;  // Of the server.
-  int64_t bytes_pulled = 0;
+  int64_t bytes_pulled = 0;  // As they travelled.
   int64_t bytes_pushed = 0;
+  int64_t bytes_saved_pull = 0;  // By compression.
+  int64_t bytes_saved_push = 0;
   double seconds_pull = 0;
   double seconds_aggregate = 0;
   double seconds_push = 0;
@@ -88,8 +98,8 @@ struct SyncStats {
 MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
                num_tensors, contributions_accepted, contributions_refused,
                contributions_lost, warnings, num_saves, num_restarts,
-               bytes_pulled, bytes_pushed, seconds_pull, seconds_aggregate,
-               seconds_push);
+               bytes_pulled, bytes_pushed, bytes_saved_pull, bytes_saved_push,
+               seconds_pull, seconds_aggregate, seconds_push);
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -104,13 +114,15 @@ class ParameterServer {
                   ServerOptions server_options);
 
   // Pulls the weights of all workers at once, checks them, aggregates, and
-  // pushes the result to all at once. Afterwards all hold the same bits. Waits
-  // as long as a worker takes; logs every 30 s for whom.
+  // pushes the result to all at once. Afterwards all hold the same bits: those
+  // of PullWeights, or what to_workers makes of them. Waits as long as a worker
+  // takes; logs every 30 s for whom.
   //
   // Errors: the worker's, beginning with "worker 2 (GanWorker 'w2')", when it
   // is dead or fails. INVALID_ARGUMENT, no workers, fewer than the strategy
   // needs, or weights that do not fit together or are not finite (with worker
-  // and tensor). What the strategy returns. In all these cases no worker has
+  // and tensor). What the strategy returns. FAILED_PRECONDITION, a worker's
+  // class lacks what ServerOptions ask of it. In all these cases no worker has
   // received anything. When a push
   // fails, the other workers have the new weights, and so has the server.
   // RESOURCE_EXHAUSTED and others, the state cannot be saved (state_dir).
@@ -158,22 +170,28 @@ class ParameterServer {
   SyncStats GetStats() const;
 
  private:
+  // INVALID_ARGUMENT, FAILED_PRECONDITION: they cannot be synchronised.
+  absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) const;
   // Returns the contributions that the options let through, and notes who is
   // left out.
-  absl::StatusOr<std::vector<Contribution>> Pull(
-      const std::vector<AnyActorHandle>& workers,
-      std::vector<LeftOut>* left_out);
+  // in_full: not as differences.
+  absl::StatusOr<PulledWeights> Pull(const std::vector<AnyActorHandle>& workers,
+                                     bool in_full = false);
   void SetWeightsInMean(std::vector<Contribution>* contributions) const;
   absl::StatusOr<NamedTensors> Aggregate(
       const std::vector<Contribution>& contributions,
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<SyncResult> Sync(const std::vector<AnyActorHandle>& workers,
                                   const std::string& sync_id);
-  // Workers that are left out are not waited for.
+  // Workers that are left out are not waited for. holds_view: see
+  // PulledWeights; empty: none does.
   absl::Status Push(const std::vector<AnyActorHandle>& workers,
-                    const std::vector<LeftOut>& left_out = {});
+                    const std::vector<LeftOut>& left_out = {},
+                    const std::vector<bool>& holds_view = {});
   // They are the server's from now on; saved as the options say.
-  absl::Status Replace(NamedTensors weights, const std::string& sync_id);
+  // contributors: as of WeightMessage.
+  absl::Status Replace(NamedTensors weights, const std::string& sync_id,
+                       std::vector<int64_t> contributors = {});
   void Adopt(NamedTensors weights);
   // Whether the synchronisation that made weights_ has reached the workers.
   void CountSync(bool reached_all);
@@ -191,9 +209,10 @@ class ParameterServer {
   std::optional<std::vector<std::string>> buffer_names_;
   std::shared_ptr<const std::vector<TensorInfo>> info_;
   NamedTensors weights_;
-  std::string last_sync_;     // Made weights_; empty: it has no id.
-  bool sync_counted_ = true;  // In num_syncs: the one that made weights_.
-  int64_t unsaved_ = 0;       // Changes since the last save.
+  std::optional<WeightView> view_;  // Where weights travel as differences.
+  std::string last_sync_;           // Made weights_; empty: it has no id.
+  bool sync_counted_ = true;        // In num_syncs: the one that made weights_.
+  int64_t unsaved_ = 0;             // Changes since the last save.
   // By actor: pushes that nobody waits for.
   std::map<std::string, ObjectRef<void>> late_pushes_;
   SyncStats stats_;

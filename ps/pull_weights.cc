@@ -17,6 +17,8 @@ namespace {
 constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
 
 constexpr char kLendWeights[] = "LendWeights";
+constexpr char kSendWeights[] = "SendWeights";
+constexpr char kReceiveWeights[] = "ReceiveWeights";
 constexpr char kNumSamples[] = "NumSamples";
 constexpr char kBufferNames[] = "BufferNames";
 
@@ -52,11 +54,14 @@ class Pull {
 
  private:
   struct Answer {
+    // One of them: without a view, with one.
     ObjectRef<ReadOnly<NamedTensors>> weights_call;
+    ObjectRef<ReadOnly<WeightMessage>> message_call;
     std::optional<ObjectRef<double>> samples_call;
     bool came = false;
     absl::Status status;  // Of one that is left out.
     bool refused = false;
+    bool holds_view = false;
     Contribution contribution;
   };
 
@@ -79,10 +84,39 @@ class Pull {
         answer.samples_call =
             worker.CallByName<double>(std::string(kNumSamples));
       }
-      answer.weights_call =
-          worker.CallByName<ReadOnly<NamedTensors>>(PullMethod(worker));
-      calls_[i] = answer.weights_call.state();
+      if (request_.view != nullptr) {
+        answer.message_call = worker.CallByName<ReadOnly<WeightMessage>>(
+            kSendWeights, request_.view->RequestTo(static_cast<int64_t>(i)));
+        calls_[i] = answer.message_call.state();
+      } else {
+        answer.weights_call =
+            worker.CallByName<ReadOnly<NamedTensors>>(PullMethod(worker));
+        calls_[i] = answer.weights_call.state();
+      }
     }
+  }
+
+  // The call goes with the bytes that came. Weights that their worker keeps are
+  // fetched now, and that ends with the deadline, too.
+  absl::StatusOr<NamedTensors> WeightsOf(Answer& answer) {
+    const absl::Duration time = request_.deadline - absl::Now();
+    if (request_.view == nullptr) {
+      MR_ASSIGN_OR_RETURN(ReadOnly<NamedTensors> weights,
+                          std::exchange(answer.weights_call, {}).Get(time));
+      bytes_ += TotalBytes(weights.value);
+      return std::move(weights.value);
+    }
+    MR_ASSIGN_OR_RETURN(const ReadOnly<WeightMessage> message,
+                        std::exchange(answer.message_call, {}).Get(time));
+    MR_ASSIGN_OR_RETURN(
+        NamedTensors weights,
+        request_.view->ContributionIn(message.value, *request_.weights,
+                                      &answer.holds_view));
+    const int64_t bytes = TotalBytes(message.value.tensors);
+    bytes_ += bytes;
+    bytes_saved_ += TotalBytes(weights) - bytes;
+    if (places_.empty()) places_ = message.value.parts;
+    return weights;
   }
 
   // A worker that fails ends the pull, or is left out.
@@ -103,15 +137,11 @@ class Pull {
   absl::Status Take(size_t i) {
     Answer& answer = answers_[i];
     answer.came = true;
-    // The call goes with the bytes that came. Weights that their worker keeps
-    // are fetched now, and that ends with the deadline, too.
-    absl::StatusOr<ReadOnly<NamedTensors>> weights =
-        std::exchange(answer.weights_call, {})
-            .Get(request_.deadline - absl::Now());
+    absl::StatusOr<NamedTensors> weights = WeightsOf(answer);
     calls_[i] = nullptr;
     if (!weights.ok()) return Fail(i, weights.status());
     answer.contribution.worker_id = static_cast<int>(i);
-    answer.contribution.tensors = std::move(weights->value);
+    answer.contribution.tensors = *std::move(weights);
     if (answer.samples_call.has_value()) {
       const absl::StatusOr<double> samples = answer.samples_call->Get();
       if (!samples.ok()) return Fail(i, samples.status());
@@ -132,6 +162,7 @@ class Pull {
     for (size_t i = 0; i < answers_.size(); ++i) {
       if (answers_[i].came) continue;
       Cancel(answers_[i].weights_call);
+      Cancel(answers_[i].message_call);
       answers_[i].status = absl::DeadlineExceededError(
           absl::StrCat(Name(i), " has not given its weights in time"));
       late.push_back(Name(i));
@@ -167,9 +198,12 @@ class Pull {
   }
 
   absl::StatusOr<PulledWeights> Result() {
-    PulledWeights result;
+    PulledWeights result{.bytes = bytes_,
+                         .bytes_saved = bytes_saved_,
+                         .places = std::move(places_)};
     for (size_t i = 0; i < answers_.size(); ++i) {
       Answer& answer = answers_[i];
+      result.holds_view.push_back(answer.holds_view);
       if (answer.status.ok()) {
         result.contributions.push_back(std::move(answer.contribution));
       } else {
@@ -198,9 +232,27 @@ class Pull {
   std::vector<std::shared_ptr<miniray::internal::CallState>> calls_;
   ObjectRef<std::vector<std::string>> buffers_call_;
   int64_t num_failed_ = 0;
+  int64_t bytes_ = 0;
+  int64_t bytes_saved_ = 0;
+  std::vector<TensorPart> places_;
 };
 
 }  // namespace
+
+absl::Status CheckExchange(const std::vector<AnyActorHandle>& workers,
+                           absl::string_view why) {
+  for (size_t i = 0; i < workers.size(); ++i) {
+    for (const char* method : {kSendWeights, kReceiveWeights}) {
+      if (HasMethod(workers[i], method)) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          WorkerName(i, workers[i]), " has no method ", method,
+          ": give its class SendWeights and ReceiveWeights, three lines each "
+          "(ps/weight_exchange.h), and list them in its MINIRAY_ACTOR, for ",
+          why));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<PulledWeights> PullWeightsOf(const PullRequest& request) {
   return Pull(request).Run();

@@ -15,6 +15,7 @@
 #include "ps/check_weights.h"
 #include "ps/server_options.h"
 #include "ps/sync_strategy.h"
+#include "ps/weight_view.h"
 #include "runtime/api/miniray.h"
 
 namespace miniray::ps {
@@ -28,6 +29,10 @@ struct PullRequest {
   int64_t min_workers = 0;  // 0: all.
   absl::Time deadline = absl::InfiniteFuture();
   const ModelLayout* layout = nullptr;  // What all must have; null: any.
+  // Not null: workers are asked with SendWeights, as the view says; the server
+  // has these weights.
+  const WeightView* view = nullptr;
+  const NamedTensors* weights = nullptr;
 };
 
 // A worker without a contribution.
@@ -43,7 +48,18 @@ struct PulledWeights {
   std::vector<Contribution> contributions;
   std::vector<LeftOut> left_out;
   std::optional<std::vector<std::string>> buffer_names;
+  int64_t bytes = 0;        // Of tensors, as they came.
+  int64_t bytes_saved = 0;  // By compression.
+  // With a view: workers, by index, that can be sent a difference to it, and
+  // where the tensors of the part lie.
+  std::vector<bool> holds_view;
+  std::vector<TensorPart> places;
 };
+
+// FAILED_PRECONDITION unless all workers have the methods SendWeights and
+// ReceiveWeights (weight_exchange.h). why: ends the message.
+absl::Status CheckExchange(const std::vector<AnyActorHandle>& workers,
+                           absl::string_view why);
 
 // Asks all workers at once and checks each answer as it comes. Logs every 30 s
 // for whom it waits.

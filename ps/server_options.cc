@@ -3,8 +3,14 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
+
+bool NeedsExchange(const ServerOptions& options) {
+  return options.from_workers.method != Compression::kNone ||
+         options.to_workers.method != Compression::kNone;
+}
 
 absl::Status Validate(const ServerOptions& options) {
   if (options.min_workers < 0) {
@@ -26,7 +32,8 @@ absl::Status Validate(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "save_every has no effect without state_dir");
   }
-  return absl::OkStatus();
+  MR_RETURN_IF_ERROR(Validate(options.from_workers, "from_workers"));
+  return Validate(options.to_workers, "to_workers");
 }
 
 }  // namespace miniray::ps

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "ps/compression/compression.h"
 #include "runtime/wire/codec.h"
 
 namespace miniray::ps {
@@ -44,9 +45,19 @@ struct ServerOptions {
   // that is killed at any moment. With more, up to save_every - 1 of them are
   // forgotten with the server: cheaper, where that does no harm.
   int64_t save_every = 1;
+
+  // What travels is compressed, per direction: the difference to what both
+  // sides hold. Workers need two more methods for it (weight_exchange.h), and
+  // hold what the server's weights are up to that compression; what it loses
+  // goes with the next synchronisation.
+  CompressionOptions from_workers;
+  CompressionOptions to_workers;
 };
 MINIRAY_STRUCT(ServerOptions, non_finite, min_workers, sync_timeout_seconds,
-               state_dir, save_every);
+               state_dir, save_every, from_workers, to_workers);
+
+// Whether workers need SendWeights and ReceiveWeights for it.
+bool NeedsExchange(const ServerOptions& options);
 
 // INVALID_ARGUMENT with the field and what it may be.
 absl::Status Validate(const ServerOptions& options);

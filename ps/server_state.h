@@ -29,10 +29,15 @@ struct ServerState {
   ReadOnly<NamedTensors> strategy_tensors;
   OptionMap strategy_scalars;
   std::map<int, double> worker_weights;
+  // What the workers hold, where they hold something else (weight_view.h), its
+  // id, and whose contributions it has.
+  ReadOnly<NamedTensors> view;
+  std::string view_id;
+  std::vector<int64_t> contributors;
 };
 MINIRAY_STRUCT(ServerState, strategy, version, num_syncs, last_sync, weights,
                buffer_names, knows_buffers, strategy_tensors, strategy_scalars,
-               worker_weights);
+               worker_weights, view, view_id, contributors);
 
 // Writes the state into the folder, which is made if there is none. Whoever is
 // killed meanwhile, the folder has the old state or the new one. It is not

@@ -52,6 +52,9 @@ absl::Status WeightSync::SendWorkerWeights() const {
 
 absl::Status WeightSync::SendStart(
     const std::vector<AnyActorHandle>& workers) const {
+  if (ps::NeedsExchange(server_options_)) {  // Before anything is trained.
+    MR_RETURN_IF_ERROR(ps::CheckExchange(workers, "server_options"));
+  }
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
                       ps::StrategyRegistry::Get().Create(strategy_, options_));
   if (!strategy->UsesStart()) return absl::OkStatus();

@@ -39,6 +39,7 @@ class WeightSync {
   absl::Status SendWorkerWeights() const;
 
   // Makes worker 0's weights everybody's, if the strategy starts from some.
+  // Errors also where workers lack what the server will ask of them.
   absl::Status SendStart(const std::vector<AnyActorHandle>& workers) const;
 
   // Kills the parameter server. Idempotent.

@@ -162,6 +162,20 @@ absl::Status GanWorker::SetWeights(NamedTensors weights) {
   return gan_->SetWeights(weights);
 }
 
+absl::StatusOr<ReadOnly<ps::WeightMessage>> GanWorker::SendWeights(
+    const ps::WeightRequest& request) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return exchange_.Send(request, gan_->Weights());
+}
+
+absl::Status GanWorker::ReceiveWeights(
+    const ReadOnly<ps::WeightMessage>& message) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return exchange_.Receive(message.value, [this](const NamedTensors& weights) {
+    return gan_->SetWeights(weights);
+  });
+}
+
 absl::StatusOr<GanShard> GanWorker::DescribeShard() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
   return GanShard{.images = dataset_.size(),

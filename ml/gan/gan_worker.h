@@ -22,6 +22,7 @@
 #include "ml/data/image_dataset.h"
 #include "ml/gan/gan.h"
 #include "ml/gan/progress_board.h"
+#include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/metrics.h"
@@ -91,6 +92,10 @@ class GanWorker {
   absl::StatusOr<std::vector<std::string>> BufferNames() const;
   absl::StatusOr<int64_t> NumSamples() const;
   absl::Status SetWeights(NamedTensors weights);
+  // The same for weights that travel compressed, or to several shards.
+  absl::StatusOr<ReadOnly<ps::WeightMessage>> SendWeights(
+      const ps::WeightRequest& request);
+  absl::Status ReceiveWeights(const ReadOnly<ps::WeightMessage>& message);
 
   absl::StatusOr<GanShard> DescribeShard() const;
 
@@ -109,13 +114,15 @@ class GanWorker {
   ImageDataset dataset_;
   std::optional<BatchSampler> sampler_;  // Set together with dataset_ and gan_.
   std::unique_ptr<Gan> gan_;
+  ps::WeightExchange exchange_;
   std::function<void(const BatchProgress&)> report_;
 };
 MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::LoadDataShard, &GanWorker::TrainEpoch,
               &GanWorker::GetWeights, &GanWorker::LendWeights,
               &GanWorker::BufferNames, &GanWorker::NumSamples,
-              &GanWorker::SetWeights, &GanWorker::DescribeShard,
+              &GanWorker::SetWeights, &GanWorker::SendWeights,
+              &GanWorker::ReceiveWeights, &GanWorker::DescribeShard,
               &GanWorker::ReportTo);
 
 // Returns the options of the GAN that a worker trains.

@@ -1,0 +1,168 @@
+#include "ps/weight_exchange.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ps/model_cut.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+namespace {
+
+// More shards than any server has; bounds what a malformed message can ask.
+constexpr int64_t kMaxParts = 1 << 16;
+
+absl::Status CheckPart(int64_t part, int64_t num_parts) {
+  if (num_parts >= 1 && num_parts <= kMaxParts && part >= 0 &&
+      part < num_parts) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no part ", part, " of ", num_parts));
+}
+
+// Copies, in memory that nobody else sees.
+NamedTensors CopyOf(const NamedTensors& tensors) {
+  NamedTensors copy;
+  for (const auto& [name, tensor] : tensors) {
+    copy.emplace_back(
+        name, tensor.detach().cpu().clone(at::MemoryFormat::Contiguous));
+  }
+  return copy;
+}
+
+}  // namespace
+
+absl::StatusOr<ReadOnly<WeightMessage>> WeightExchange::Send(
+    const WeightRequest& request, const NamedTensors& weights) {
+  MR_RETURN_IF_ERROR(CheckPart(request.part, request.num_parts));
+  if (request.compression.method != Compression::kNone) {
+    MR_RETURN_IF_ERROR(Validate(request.compression, "compression"));
+  }
+  worker_ = request.worker;
+  if (request.num_parts != num_parts_) lost_.clear();  // Another server.
+  num_parts_ = request.num_parts;
+  ReadOnly<WeightMessage> result;
+  WeightMessage& message = result.value;
+  message.base = base_id_;
+  message.part = request.part;
+  message.num_parts = request.num_parts;
+  message.tensors = weights;
+  if (request.num_parts > 1) {
+    MR_ASSIGN_OR_RETURN(const std::vector<ModelPart> parts,
+                        CutModel(weights, request.num_parts));
+    const ModelPart& part = parts[static_cast<size_t>(request.part)];
+    message.tensors = TensorsOfPart(weights, part);
+    message.parts = PlacesOfPart(weights, part);
+  }
+  Lost& lost = lost_[request.part];
+  lost.sent = false;
+  if (request.compression.method == Compression::kNone || base_id_.empty() ||
+      request.base != base_id_ || !SameLayout(weights, base_)) {
+    return result;
+  }
+  MR_ASSIGN_OR_RETURN(const NamedTensors base,
+                      BasePart(request.part, request.num_parts));
+  const std::set<std::string> names(request.as_they_are.begin(),
+                                    request.as_they_are.end());
+  std::vector<bool> as_it_is;
+  for (const auto& [name, tensor] : message.tensors) {
+    as_it_is.push_back(names.contains(name));
+  }
+  Difference difference =
+      EncodeDifference({.compression = request.compression,
+                        .to = &message.tensors,
+                        .from = &base,
+                        .owed = lost.before.empty() ? nullptr : &lost.before,
+                        .as_it_is = std::move(as_it_is),
+                        .wants_lost = true});
+  message.compression = request.compression;
+  message.tensors = std::move(difference.encoded);
+  lost.now = std::move(difference.lost);
+  lost.sent = true;
+  return result;
+}
+
+absl::StatusOr<NamedTensors> WeightExchange::BasePart(int64_t part,
+                                                      int64_t num_parts) const {
+  if (num_parts == 1) return base_;
+  MR_ASSIGN_OR_RETURN(const std::vector<ModelPart> parts,
+                      CutModel(base_, num_parts));
+  return TensorsOfPart(base_, parts[static_cast<size_t>(part)]);
+}
+
+absl::StatusOr<WeightMessage> WeightExchange::Decoded(
+    const WeightMessage& message) const {
+  WeightMessage decoded = message;
+  decoded.compression = {};
+  if (message.compression.method == Compression::kNone) {
+    decoded.tensors = CopyOf(message.tensors);
+    return decoded;
+  }
+  MR_RETURN_IF_ERROR(Validate(message.compression, "compression"));
+  // The server repeats what has come already.
+  const bool has_it = !base_id_.empty() && message.id == base_id_;
+  if (!has_it && (base_id_.empty() || message.base != base_id_)) {
+    return absl::FailedPreconditionError(
+        "the parameter server sent a difference to weights that this worker "
+        "has not; has it restarted? Synchronise again");
+  }
+  MR_ASSIGN_OR_RETURN(const NamedTensors base,
+                      BasePart(message.part, message.num_parts));
+  if (has_it) {
+    decoded.tensors = base;
+    return decoded;
+  }
+  MR_ASSIGN_OR_RETURN(decoded.tensors, ApplyDifference(message.compression,
+                                                       message.tensors, base));
+  return decoded;
+}
+
+absl::Status WeightExchange::Receive(
+    const WeightMessage& message,
+    absl::FunctionRef<absl::Status(const NamedTensors&)> set) {
+  MR_RETURN_IF_ERROR(CheckPart(message.part, message.num_parts));
+  if (message.id.empty()) {
+    return absl::InvalidArgumentError("the weights have no id");
+  }
+  MR_ASSIGN_OR_RETURN(WeightMessage part, Decoded(message));
+  if (message.id != next_id_ ||
+      (!next_.empty() &&
+       next_.begin()->second.num_parts != message.num_parts)) {
+    next_.clear();
+  }
+  next_id_ = message.id;
+  next_[message.part] = std::move(part);
+  if (static_cast<int64_t>(next_.size()) < message.num_parts) {
+    return absl::OkStatus();
+  }
+  std::map<int64_t, WeightMessage> all = std::exchange(next_, {});
+  if (message.num_parts == 1) {
+    base_ = std::move(all.begin()->second.tensors);
+  } else {
+    std::vector<const WeightMessage*> parts;
+    for (const auto& [index, one] : all) parts.push_back(&one);
+    MR_ASSIGN_OR_RETURN(base_, JoinParts(parts));
+  }
+  base_id_ = message.id;
+  SettleLosses(message.contributors);
+  return set(base_);
+}
+
+void WeightExchange::SettleLosses(const std::vector<int64_t>& contributors) {
+  if (contributors.empty()) {  // These weights come from elsewhere.
+    lost_.clear();
+    return;
+  }
+  const bool used = std::find(contributors.begin(), contributors.end(),
+                              worker_) != contributors.end();
+  for (auto& [part, lost] : lost_) {
+    if (used && lost.sent) std::swap(lost.before, lost.now);
+    lost.now.clear();
+    lost.sent = false;
+  }
+}
+
+}  // namespace miniray::ps
