@@ -12,6 +12,8 @@
 #include "glog/logging.h"
 #include "ps/await_calls.h"
 #include "ps/encoded_weights.h"
+#include "ps/gradient_methods.h"
+#include "ps/run_strategy.h"
 #include "ps/server_state.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
@@ -76,6 +78,14 @@ std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
   return *std::move(strategy);
 }
 
+// Names of contributions' workers.
+auto NamesOf(const std::vector<AnyActorHandle>& workers) {
+  return [&workers](int worker) {
+    const auto index = static_cast<size_t>(worker);
+    return WorkerName(index, workers[index]);
+  };
+}
+
 }  // namespace
 
 ParameterServer::ParameterServer(const std::string& strategy,
@@ -89,7 +99,11 @@ ParameterServer::ParameterServer(const std::string& strategy,
   if (const absl::Status valid = Validate(options_); !valid.ok()) {
     throw std::invalid_argument(std::string(valid.message()));
   }
-  if (NeedsExchange(options_)) {
+  if (strategy_->TakesGradients()) {
+    gradients_ = std::make_unique<GradientServer>(
+        dynamic_cast<GradientStrategy*>(strategy_.get()), stats_.strategy,
+        options_);
+  } else if (NeedsExchange(options_)) {
     view_.emplace(WeightView::Options{.from_workers = options_.from_workers,
                                       .to_workers = options_.to_workers});
   }
@@ -106,17 +120,17 @@ absl::Status ParameterServer::CheckWorkers(
 void ParameterServer::Restore() {
   const ActorContext* const context = ActorContext::Current();
   if (context != nullptr) stats_.num_restarts = context->num_restarts();
-  absl::StatusOr<std::optional<ServerState>> found =
-      LoadServerState(options_.state_dir);
+  if (gradients_ != nullptr) {
+    const absl::Status restored = gradients_->Restore(stats_.num_restarts);
+    if (!restored.ok()) throw std::runtime_error(restored.ToString());
+    last_sync_ = gradients_->last_sync();
+    stats_.num_syncs = gradients_->num_syncs();
+    return;
+  }
+  absl::StatusOr<std::optional<ServerState>> found = LoadOwnServerState(
+      options_.state_dir, stats_.strategy, stats_.num_restarts);
   if (!found.ok()) throw std::runtime_error(found.status().ToString());
   if (!found->has_value()) {
-    if (stats_.num_restarts > 0) {
-      throw std::runtime_error(absl::StrCat(
-          "the parameter server restarts, but its state is not in ",
-          options_.state_dir,
-          " here; use a folder that all machines share, or keep the server on "
-          "one node (ActorOptions::node_id)"));
-    }
     // So that the next process knows that this is the place.
     if (const absl::Status saved = Save(); !saved.ok()) {
       throw std::runtime_error(saved.ToString());
@@ -124,12 +138,6 @@ void ParameterServer::Restore() {
     return;
   }
   ServerState& state = **found;
-  if (state.strategy != stats_.strategy) {
-    throw std::runtime_error(absl::StrCat(
-        options_.state_dir, " has the state of a server with the strategy ",
-        state.strategy, ", and this one has ", stats_.strategy,
-        "; use another folder, or empty it"));
-  }
   worker_weights_ = std::move(state.worker_weights);
   stats_.version = state.version;
   stats_.num_syncs = state.num_syncs;
@@ -147,15 +155,11 @@ void ParameterServer::Restore() {
                    InfoOrNames(weights_, info_), std::move(state.contributors),
                    state.view_id.empty() ? NewId("weights") : state.view_id);
   }
-  absl::Status restored;
-  try {
-    restored = strategy_->RestoreState(
-        {.tensors = std::move(state.strategy_tensors.value),
-         .scalars = std::move(state.strategy_scalars)},
-        weights_);
-  } catch (const std::exception& error) {  // c10::Error
-    restored = absl::InternalError(error.what());
-  }
+  const absl::Status restored =
+      RestoreStrategy(*strategy_,
+                      {.tensors = std::move(state.strategy_tensors.value),
+                       .scalars = std::move(state.strategy_scalars)},
+                      weights_);
   if (!restored.ok()) {
     throw std::runtime_error(absl::StrCat("the state in ", options_.state_dir,
                                           ": ", restored.message()));
@@ -193,6 +197,7 @@ absl::Status ParameterServer::Save() {
 
 absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/false));
   return Sync(workers, "");
 }
 
@@ -203,6 +208,7 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   }
   if (sync_id != last_sync_) return Sync(workers, sync_id);
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  if (gradients_ != nullptr) MR_RETURN_IF_ERROR(gradients_->SaveIfFailed());
   // The disk may have been full.
   if (unsaved_ >= options_.save_every) MR_RETURN_IF_ERROR(Save());
   SyncResult result;
@@ -231,7 +237,9 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
 
   absl::Time start = absl::Now();
-  MR_ASSIGN_OR_RETURN(PulledWeights pulled, Pull(workers));
+  MR_ASSIGN_OR_RETURN(PulledWeights pulled,
+                      Pull(workers, gradients_ != nullptr ? Pulled::kGradients
+                                                          : Pulled::kWeights));
   for (const LeftOut& worker : pulled.left_out) {
     ++(worker.refused ? result.num_refused : result.num_lost);
   }
@@ -243,21 +251,31 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   stats_.seconds_pull += result.seconds_pull;
 
   start = absl::Now();
-  MR_ASSIGN_OR_RETURN(NamedTensors aggregated,
-                      Aggregate(pulled.contributions, workers));
+  NamedTensors aggregated;
+  if (gradients_ == nullptr) {
+    MR_ASSIGN_OR_RETURN(aggregated, Aggregate(pulled.contributions, workers));
+  }
   std::vector<int64_t> contributors;
   for (const Contribution& contribution : pulled.contributions) {
     contributors.push_back(contribution.worker_id);
   }
-  stats_.contributions_accepted += static_cast<int64_t>(contributors.size());
+  const auto num_accepted = static_cast<int64_t>(contributors.size());
   // Counted already in what is saved: a server that is killed after that, and
   // has its push repeated, has done it.
   sync_counted_ = false;
   CountSync(true);
   auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
-  pulled.contributions.clear();  // What follows needs memory too.
-  MR_RETURN_IF_ERROR(
-      Replace(std::move(aggregated), sync_id, std::move(contributors)));
+  if (gradients_ == nullptr) {
+    pulled.contributions.clear();  // What follows needs memory too.
+    MR_RETURN_IF_ERROR(
+        Replace(std::move(aggregated), sync_id, std::move(contributors)));
+  } else {
+    MR_RETURN_IF_ERROR(gradients_->StepTogether(std::move(pulled.contributions),
+                                                sync_id, stats_.num_syncs,
+                                                NamesOf(workers)));
+    last_sync_ = sync_id;
+  }
+  stats_.contributions_accepted += num_accepted;
   result.seconds_aggregate = SecondsSince(start);
   stats_.seconds_aggregate += result.seconds_aggregate;
 
@@ -275,23 +293,32 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
 }
 
 absl::StatusOr<PulledWeights> ParameterServer::Pull(
-    const std::vector<AnyActorHandle>& workers, bool in_full) {
+    const std::vector<AnyActorHandle>& workers, Pulled what) {
+  if (gradients_ != nullptr) FollowGradients();
+  const bool gradients = what == Pulled::kGradients;
   // Nobody has weights of no id.
   const WeightView no_view{WeightView::Options()};
   PullRequest request{
       .workers = workers,
       .wants_samples = strategy_->UsesWorkerWeights(),
-      .wants_buffers = !buffer_names_.has_value(),
+      .wants_buffers = !gradients && !buffer_names_.has_value(),
       .check_finite = options_.non_finite == NonFinitePolicy::kDropWorker ||
                       (options_.non_finite == NonFinitePolicy::kRefuse &&
                        !strategy_->PassesOnNonFinite()),
       .drop_non_finite = options_.non_finite == NonFinitePolicy::kDropWorker,
       .min_workers = options_.min_workers,
       .layout = layout_.has_value() ? &*layout_ : nullptr,
-      .view = !view_.has_value() ? nullptr
-              : in_full          ? &no_view
-                                 : &*view_,
       .weights = &weights_};
+  if (view_.has_value()) {
+    request.view = what == Pulled::kWeightsInFull ? &no_view : &*view_;
+  }
+  if (gradients) {
+    MR_RETURN_IF_ERROR(gradients_->Pull().status());
+    request.gradients = [model = gradients_->Snapshot()](
+                            absl::string_view who, NamedTensors* tensors) {
+      return GradientModel::CheckAndComplete(*model, who, tensors);
+    };
+  }
   if (options_.sync_timeout_seconds > 0) {
     request.deadline =
         absl::Now() + absl::Seconds(options_.sync_timeout_seconds);
@@ -344,40 +371,15 @@ void ParameterServer::SetWeightsInMean(
 absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
     const std::vector<Contribution>& contributions,
     const std::vector<AnyActorHandle>& workers) {
-  const std::string who = absl::StrCat("strategy ", stats_.strategy);
-  absl::StatusOr<NamedTensors> result;
-  try {
-    result = strategy_->Aggregate(contributions);
-  } catch (const std::exception& error) {  // c10::Error, out of memory
-    strategy_->Reset(weights_);            // Who knows how far it came.
-    return absl::InternalError(absl::StrCat(who, " threw: ", error.what()));
-  }
-  if (!result.ok()) return Annotate(result.status(), who);
-  // A strategy may be anybody's: a mistake in one must not reach the workers.
-  absl::Status status = CheckForm(*result, "its result");
-  const bool formed = status.ok();
-  if (formed) status = CheckFinite(*result, "its result");
-  const bool finite = !formed || status.ok();
-  if (status.ok()) {
-    status =
-        CheckLayout(*result, ModelLayout::Of(contributions.front().tensors),
-                    "its result", "the contributions");
-  }
-  if (status.ok()) return result;
-  strategy_->Reset(weights_);
-  if (!finite) {  // Because of whom?
-    for (const Contribution& contribution : contributions) {
-      const auto index = static_cast<size_t>(contribution.worker_id);
-      MR_RETURN_IF_ERROR(
-          CheckFinite(contribution.tensors, WorkerName(index, workers[index])));
-    }
-  }
-  return absl::InternalError(absl::StrCat(who, ": ", status.message()));
+  return RunStrategy(
+      *strategy_, stats_.strategy, weights_, contributions,
+      [&] { return strategy_->Aggregate(contributions); }, NamesOf(workers));
 }
 
 absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
                                    const std::vector<LeftOut>& left_out,
                                    const std::vector<bool>& holds_view) {
+  if (gradients_ != nullptr) FollowGradients();
   const absl::Time start = absl::Now();
   // For workers that hold nothing, and for those that hold the view.
   std::optional<Outgoing> outgoing[2];
@@ -498,6 +500,10 @@ void ParameterServer::Adopt(NamedTensors weights) {
 }
 
 absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
+  if (gradients_ != nullptr) {
+    MR_ASSIGN_OR_RETURN(VersionedWeights model, gradients_->Pull());
+    return std::move(model.weights.value);
+  }
   if (weights_.empty()) {
     return absl::FailedPreconditionError(
         "the parameter server has no weights yet; call SyncFromWorkers or "
@@ -507,6 +513,10 @@ absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
 }
 
 absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
+  if (gradients_ != nullptr) {
+    last_sync_.clear();
+    return gradients_->Start(std::move(weights), std::nullopt);
+  }
   MR_RETURN_IF_ERROR(CheckValues(weights, "PushWeights"));
   if (layout_.has_value()) {
     MR_RETURN_IF_ERROR(
@@ -521,13 +531,19 @@ absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   MR_ASSIGN_OR_RETURN(const PulledWeights first,
-                      Pull({workers.front()}, /*in_full=*/true));
+                      Pull({workers.front()}, Pulled::kWeightsInFull));
   MR_RETURN_IF_ERROR(CheckFinite(first.contributions.front().tensors,
                                  WorkerName(0, workers.front())));
   // A copy: these are lent.
   NamedTensors weights = MeanOfModels(first.contributions);
-  strategy_->Reset(weights);
-  MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
+  if (gradients_ != nullptr) {
+    MR_RETURN_IF_ERROR(
+        gradients_->Start(std::move(weights), buffer_names_).status());
+    last_sync_.clear();
+  } else {
+    strategy_->Reset(weights);
+    MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
+  }
   MR_RETURN_IF_ERROR(Push(workers));
   return stats_.version;
 }
@@ -554,6 +570,16 @@ SyncStats ParameterServer::GetStats() const {
   SyncStats stats = stats_;
   stats.initialized = !weights_.empty();
   stats.num_tensors = static_cast<int64_t>(weights_.size());
+  if (gradients_ == nullptr) return stats;
+  const std::shared_ptr<const ModelSnapshot> model = gradients_->Snapshot();
+  stats.initialized = !model->empty();
+  stats.num_tensors = static_cast<int64_t>(model->weights.size());
+  stats.version = model->version;
+  stats.num_saves = gradients_->num_saves();
+  stats.gradients = gradients_->GetStats();
+  for (std::string& warning : gradients_->Warnings()) {
+    stats.warnings.push_back(std::move(warning));
+  }
   return stats;
 }
 
@@ -574,15 +600,18 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const Cluster& cluster, absl::string_view strategy,
     const StrategyOptions& options, const ServerOptions& server_options,
     const ActorOptions& actor_options) {
-  MR_RETURN_IF_ERROR(
-      StrategyRegistry::Get().Create(strategy, options).status());
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<SyncStrategy> made,
+                      StrategyRegistry::Get().Create(strategy, options));
   MR_RETURN_IF_ERROR(Validate(server_options));
-  ActorOptions with_restarts = actor_options;
-  if (!server_options.state_dir.empty() && with_restarts.max_restarts == 0) {
-    with_restarts.max_restarts = -1;
+  MR_RETURN_IF_ERROR(
+      CheckGradientOptions(strategy, made->TakesGradients(), server_options));
+  ActorOptions actor = actor_options;
+  if (!server_options.state_dir.empty() && actor.max_restarts == 0) {
+    actor.max_restarts = -1;
   }
-  return cluster.CreateActor<ParameterServer>(
-      with_restarts, std::string(strategy), options, server_options);
+  if (made->TakesGradients()) AddGradientThreads(server_options, &actor);
+  return cluster.CreateActor<ParameterServer>(actor, std::string(strategy),
+                                              options, server_options);
 }
 
 }  // namespace miniray::ps

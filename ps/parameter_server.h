@@ -24,6 +24,16 @@
 //   void ReceiveWeights(ReadOnly<WeightMessage> message);
 // instead, which a WeightExchange answers (weight_exchange.h).
 //
+// Servers with a strategy that takes gradients ("sgd", "adam", "adamw",
+// "adagrad") step the weights themselves. Either they pull the gradients
+// (SyncGradientsFromWorkers); then a worker has, instead of GetWeights and
+// LendWeights,
+//   NamedTensors GetGradients();             // or
+//   ReadOnly<NamedTensors> LendGradients();
+// Or workers push them when they like (GradientClient), and need no methods at
+// all. Gradients are named like the parameters, in the order of the weights;
+// buffers' values may stand among them.
+//
 // Two more methods are called where the class has them, together with the
 // first, so they cost no time of their own:
 //   double NumSamples();                     // or an integer
@@ -47,6 +57,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ps/check_weights.h"
+#include "ps/gradient_messages.h"
+#include "ps/gradient_server.h"
 #include "ps/pull_weights.h"
 #include "ps/server_options.h"
 #include "ps/strategy_registry.h"
@@ -94,12 +106,13 @@ struct SyncStats {
   double seconds_pull = 0;
   double seconds_aggregate = 0;
   double seconds_push = 0;
+  GradientStats gradients;  // Of strategies that take them.
 };
 MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
                num_tensors, contributions_accepted, contributions_refused,
                contributions_lost, warnings, num_saves, num_restarts,
                bytes_pulled, bytes_pushed, bytes_saved_pull, bytes_saved_push,
-               seconds_pull, seconds_aggregate, seconds_push);
+               seconds_pull, seconds_aggregate, seconds_push, gradients);
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -132,10 +145,20 @@ class ParameterServer {
   absl::StatusOr<SyncResult> SyncFromWorkers(
       const std::vector<AnyActorHandle>& workers);
 
-  // The same, once for each id, for callers who call again when the server was
-  // killed (CallOptions::max_retries): if the weights that this synchronisation
-  // made were saved before, they are pushed again, and nothing is pulled or
-  // aggregated. Needs ServerOptions::state_dir with save_every = 1 for that.
+  // The same with gradients: pulls those of all workers, takes one step with
+  // their mean, and pushes the new weights. Workers are what SyncFromWorkers
+  // has it for, LendGradients or GetGradients in place of the other two.
+  //
+  // Errors: as of SyncFromWorkers. FAILED_PRECONDITION, the strategy takes
+  // weights, or there are none yet (StartFromWorkers, PushWeights).
+  absl::StatusOr<SyncResult> SyncGradientsFromWorkers(
+      const std::vector<AnyActorHandle>& workers);
+
+  // The one of the two that the strategy takes, once for each id, for callers
+  // who call again when the server was killed (CallOptions::max_retries): if
+  // the weights that this synchronisation made were saved before, they are
+  // pushed again, and nothing is pulled or aggregated. Needs
+  // ServerOptions::state_dir with save_every = 1 for that.
   //
   // sync_id: not empty; another one for each synchronisation. Errors: as above.
   absl::StatusOr<SyncResult> SyncOnce(
@@ -169,20 +192,54 @@ class ParameterServer {
 
   SyncStats GetStats() const;
 
+  // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
+  // use them through GradientClient.
+
+  // The worker takes part from now on. The first one's weights and buffers are
+  // what the server starts from; all get the server's.
+  //
+  // Errors: INVALID_ARGUMENT, no such worker, or the weights are not of the
+  // server's model, or the first ones are not finite.
+  absl::StatusOr<JoinReply> JoinGradients(int worker_id, NamedTensors weights,
+                                          std::vector<std::string> buffers);
+
+  // Takes a gradient of the loss at these weights and returns what the worker
+  // goes on with, after the wait that ServerOptions::mode and max_staleness
+  // say. Runs beside all other methods.
+  //
+  // version: of the weights that it was computed with.
+  // id: the gradient's own; one that was taken is not used again.
+  // Errors: INVALID_ARGUMENT, it is not of the server's model or not finite,
+  // with worker and tensor. OUT_OF_RANGE, no such version yet.
+  // DEADLINE_EXCEEDED, the wait for others took too long, with whom.
+  // FAILED_PRECONDITION, there are no weights yet.
+  absl::StatusOr<PushReply> PushGradients(ReadOnly<NamedTensors> gradients,
+                                          int64_t version, PushId id);
+
+  // As PullWeights, with their version.
+  absl::StatusOr<VersionedWeights> PullVersionedWeights() const;
+
+  // Nobody waits for this worker until it joins or pushes again.
+  absl::Status LeaveGradients(int worker_id);
+
  private:
   // INVALID_ARGUMENT, FAILED_PRECONDITION: they cannot be synchronised.
   absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) const;
+  enum class Pulled { kWeights, kWeightsInFull, kGradients };
   // Returns the contributions that the options let through, and notes who is
   // left out.
-  // in_full: not as differences.
   absl::StatusOr<PulledWeights> Pull(const std::vector<AnyActorHandle>& workers,
-                                     bool in_full = false);
+                                     Pulled what);
   void SetWeightsInMean(std::vector<Contribution>* contributions) const;
   absl::StatusOr<NamedTensors> Aggregate(
       const std::vector<Contribution>& contributions,
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<SyncResult> Sync(const std::vector<AnyActorHandle>& workers,
                                   const std::string& sync_id);
+  // FAILED_PRECONDITION unless the strategy takes gradients, or weights.
+  absl::Status CheckTakes(bool gradients) const;
+  // Makes weights_, layout_ and the version those of gradients_.
+  void FollowGradients();
   // Workers that are left out are not waited for. holds_view: see
   // PulledWeights; empty: none does.
   absl::Status Push(const std::vector<AnyActorHandle>& workers,
@@ -203,6 +260,9 @@ class ParameterServer {
 
   const std::unique_ptr<SyncStrategy> strategy_;
   const ServerOptions options_;
+  // Of a strategy that takes gradients; else null. It then has the weights and
+  // all that is saved, and weights_ is what was pushed last.
+  std::unique_ptr<GradientServer> gradients_;
   std::map<int, double> worker_weights_;  // 1 where there is none.
   std::optional<ModelLayout> layout_;     // Set together with weights_.
   // What worker 0 told of its tensors; null if nothing.
@@ -219,11 +279,15 @@ class ParameterServer {
 };
 MINIRAY_ACTOR(ParameterServer,
               Constructor<std::string, StrategyOptions, ServerOptions>,
-              &ParameterServer::SyncFromWorkers, &ParameterServer::SyncOnce,
-              &ParameterServer::PullWeights, &ParameterServer::PushWeights,
-              &ParameterServer::StartFromWorkers,
+              &ParameterServer::SyncFromWorkers,
+              &ParameterServer::SyncGradientsFromWorkers,
+              &ParameterServer::SyncOnce, &ParameterServer::PullWeights,
+              &ParameterServer::PushWeights, &ParameterServer::StartFromWorkers,
               &ParameterServer::PushToWorkers,
-              &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats);
+              &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats,
+              &ParameterServer::JoinGradients, &ParameterServer::PushGradients,
+              &ParameterServer::PullVersionedWeights,
+              &ParameterServer::LeaveGradients);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
 absl::Status CheckWorkerWeight(int worker_id, double weight);
@@ -233,7 +297,8 @@ absl::Status CheckWorkerWeight(int worker_id, double weight);
 // worker. One with a state_dir restarts as often as it takes, unless
 // `actor_options` says how often.
 //
-// Errors: of StrategyRegistry::Create, before anything is created; of
+// Errors: of StrategyRegistry::Create and Validate, before anything is created.
+// INVALID_ARGUMENT, an option that this strategy has no use for. Of
 // Cluster::CreateActor.
 absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const Cluster& cluster, absl::string_view strategy = "average",

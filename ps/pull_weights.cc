@@ -17,6 +17,7 @@ namespace {
 constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
 
 constexpr char kLendWeights[] = "LendWeights";
+constexpr char kLendGradients[] = "LendGradients";
 constexpr char kSendWeights[] = "SendWeights";
 constexpr char kReceiveWeights[] = "ReceiveWeights";
 constexpr char kNumSamples[] = "NumSamples";
@@ -30,8 +31,11 @@ bool HasMethod(const AnyActorHandle& worker, absl::string_view method) {
   return found.ok() && (*found)->methods.contains(method);
 }
 
-// What to call for a worker's weights.
-std::string PullMethod(const AnyActorHandle& worker) {
+// What to call for a worker's weights or gradients.
+std::string PullMethod(const AnyActorHandle& worker, bool gradients) {
+  if (gradients) {
+    return HasMethod(worker, kLendGradients) ? kLendGradients : "GetGradients";
+  }
   return HasMethod(worker, kLendWeights) ? kLendWeights : "GetWeights";
 }
 
@@ -89,8 +93,8 @@ class Pull {
             kSendWeights, request_.view->RequestTo(static_cast<int64_t>(i)));
         calls_[i] = answer.message_call.state();
       } else {
-        answer.weights_call =
-            worker.CallByName<ReadOnly<NamedTensors>>(PullMethod(worker));
+        answer.weights_call = worker.CallByName<ReadOnly<NamedTensors>>(
+            PullMethod(worker, request_.gradients != nullptr));
         calls_[i] = answer.weights_call.state();
       }
     }
@@ -148,6 +152,10 @@ class Pull {
       answer.contribution.num_samples = *samples;
     }
     MR_RETURN_IF_ERROR(CheckForm(answer.contribution.tensors, Name(i)));
+    if (request_.gradients != nullptr) {
+      MR_RETURN_IF_ERROR(
+          request_.gradients(Name(i), &answer.contribution.tensors));
+    }
     if (!request_.check_finite) return absl::OkStatus();
     const absl::Status finite =
         CheckFinite(answer.contribution.tensors, Name(i));

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "ps/check_weights.h"
 #include "ps/server_options.h"
@@ -29,6 +31,9 @@ struct PullRequest {
   int64_t min_workers = 0;  // 0: all.
   absl::Time deadline = absl::InfiniteFuture();
   const ModelLayout* layout = nullptr;  // What all must have; null: any.
+  // Not empty: gradients are pulled, with LendGradients or GetGradients, and
+  // checked and completed by this. The first argument names the worker.
+  std::function<absl::Status(absl::string_view, NamedTensors*)> gradients;
   // Not null: workers are asked with SendWeights, as the view says; the server
   // has these weights.
   const WeightView* view = nullptr;

@@ -12,6 +12,61 @@ bool NeedsExchange(const ServerOptions& options) {
          options.to_workers.method != Compression::kNone;
 }
 
+bool StepsInRounds(const ServerOptions& options) {
+  return options.mode == SyncMode::kSynchronous ||
+         (options.max_staleness == 0 &&
+          options.staleness_policy == StalenessPolicy::kWait);
+}
+
+namespace {
+
+absl::Status ValidateStaleness(const ServerOptions& options) {
+  if (options.num_workers < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_workers = ", options.num_workers,
+                     ": must be 0 (as many as come) or more"));
+  }
+  if (options.max_staleness < kUnboundedStaleness) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_staleness = ", options.max_staleness, ": must be ",
+                     kUnboundedStaleness, " (no bound), 0 or more"));
+  }
+  if (options.mode == SyncMode::kSynchronous && options.max_staleness > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_staleness = ", options.max_staleness,
+                     ": has an effect with SyncMode::kAsynchronous only"));
+  }
+  const bool damps = options.staleness_policy == StalenessPolicy::kDamp;
+  if (damps && (options.mode == SyncMode::kSynchronous ||
+                options.max_staleness == kUnboundedStaleness)) {
+    return absl::InvalidArgumentError(
+        "StalenessPolicy::kDamp needs SyncMode::kAsynchronous and a "
+        "max_staleness of 0 or more");
+  }
+  const bool waits = !damps && options.max_staleness >= 0 &&
+                     options.mode == SyncMode::kAsynchronous;
+  if (waits && options.num_workers == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_staleness = ", options.max_staleness,
+        " with StalenessPolicy::kWait needs num_workers: who has not pushed "
+        "yet is waited for, too"));
+  }
+  if ((waits || options.mode == SyncMode::kSynchronous) &&
+      options.num_workers > kMaxPushingWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_workers = ", options.num_workers, ": at most ",
+                     kMaxPushingWorkers, " workers can wait for each other"));
+  }
+  if (options.num_workers > 0 && options.min_workers > options.num_workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_workers = ", options.min_workers, ": num_workers is ",
+                     options.num_workers));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status Validate(const ServerOptions& options) {
   if (options.min_workers < 0) {
     return absl::InvalidArgumentError(
@@ -33,7 +88,8 @@ absl::Status Validate(const ServerOptions& options) {
         "save_every has no effect without state_dir");
   }
   MR_RETURN_IF_ERROR(Validate(options.from_workers, "from_workers"));
-  return Validate(options.to_workers, "to_workers");
+  MR_RETURN_IF_ERROR(Validate(options.to_workers, "to_workers"));
+  return ValidateStaleness(options);
 }
 
 }  // namespace miniray::ps

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "ps/compression/compression.h"
+#include "ps/staleness.h"
 #include "runtime/wire/codec.h"
 
 namespace miniray::ps {
@@ -19,6 +20,12 @@ enum class NonFinitePolicy {
   // The strategy gets it: for median, krum and others that stand it. A result
   // that is not finite is refused all the same.
   kAllow,
+};
+
+// When gradients that workers push become a step; see gradient_server.h.
+enum class SyncMode {
+  kSynchronous,   // Together: all workers' gradients are one step.
+  kAsynchronous,  // One by one: each gradient is a step when it comes.
 };
 
 struct ServerOptions {
@@ -52,12 +59,36 @@ struct ServerOptions {
   // goes with the next synchronisation.
   CompressionOptions from_workers;
   CompressionOptions to_workers;
+
+  // --- Only for strategies that take gradients, and workers that push them.
+
+  SyncMode mode = SyncMode::kSynchronous;
+
+  // How many workers push, those of index 0 ... num_workers - 1. Needed where
+  // workers wait for others: in rounds, and with kWait. At most
+  // kMaxPushingWorkers then. 0: as many as come.
+  int64_t num_workers = 0;
+
+  // With kAsynchronous: how old a gradient may be; kUnboundedStaleness (-1): as
+  // old as it is. With kWait, the clocks that a worker may be ahead of the
+  // slowest; 0 is kSynchronous. With kDamp, the versions from which on it takes
+  // a smaller step.
+  int64_t max_staleness = kUnboundedStaleness;
+  StalenessPolicy staleness_policy = StalenessPolicy::kWait;
 };
+
 MINIRAY_STRUCT(ServerOptions, non_finite, min_workers, sync_timeout_seconds,
-               state_dir, save_every, from_workers, to_workers);
+               state_dir, save_every, from_workers, to_workers, mode,
+               num_workers, max_staleness, staleness_policy);
 
 // Whether workers need SendWeights and ReceiveWeights for it.
 bool NeedsExchange(const ServerOptions& options);
+
+// Each of them may occupy a thread of the server while it waits.
+inline constexpr int64_t kMaxPushingWorkers = 500;
+
+// Whether gradients are gathered in rounds.
+bool StepsInRounds(const ServerOptions& options);
 
 // INVALID_ARGUMENT with the field and what it may be.
 absl::Status Validate(const ServerOptions& options);

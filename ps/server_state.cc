@@ -19,7 +19,7 @@ namespace {
 // A file is these eight bytes, the size of what follows (64 bits,
 // little-endian), and the ServerState as a serialized Value.
 constexpr size_t kMagicBytes = 8;
-constexpr std::string_view kMagic("MRPS\0\0\0\2", kMagicBytes);
+constexpr std::string_view kMagic("MRPS\0\0\0\4", kMagicBytes);
 constexpr size_t kHeaderBytes = 16;
 
 std::string PathIn(const std::string& folder) {
@@ -97,6 +97,26 @@ absl::StatusOr<std::optional<ServerState>> LoadServerState(
   const absl::Status decoded = DecodeValue(
       absl::MakeCordFromExternal(value, [held](absl::string_view) {}), &state);
   if (!decoded.ok()) return DataLoss(path, decoded.message());
+  return state;
+}
+
+absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(
+    const std::string& folder, absl::string_view strategy,
+    int64_t num_restarts) {
+  MR_ASSIGN_OR_RETURN(std::optional<ServerState> state,
+                      LoadServerState(folder));
+  if (!state.has_value() && num_restarts > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the parameter server restarts, but its state is not in ", folder,
+        " here; use a folder that all machines share, or keep the server on "
+        "one node (ActorOptions::node_id)"));
+  }
+  if (state.has_value() && state->strategy != strategy) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, " has the state of a server with the strategy ",
+                     state->strategy, ", and this one has ", strategy,
+                     "; use another folder, or empty it"));
+  }
   return state;
 }
 

@@ -12,7 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ps/option_map.h"
+#include "ps/staleness.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "runtime/wire/codec.h"
 
@@ -29,6 +31,7 @@ struct ServerState {
   ReadOnly<NamedTensors> strategy_tensors;
   OptionMap strategy_scalars;
   std::map<int, double> worker_weights;
+  std::vector<WorkerClock> clocks;  // Of those that push gradients.
   // What the workers hold, where they hold something else (weight_view.h), its
   // id, and whose contributions it has.
   ReadOnly<NamedTensors> view;
@@ -37,7 +40,7 @@ struct ServerState {
 };
 MINIRAY_STRUCT(ServerState, strategy, version, num_syncs, last_sync, weights,
                buffer_names, knows_buffers, strategy_tensors, strategy_scalars,
-               worker_weights, view, view_id, contributors);
+               worker_weights, clocks, view, view_id, contributors);
 
 // Writes the state into the folder, which is made if there is none. Whoever is
 // killed meanwhile, the folder has the old state or the new one. It is not
@@ -52,6 +55,13 @@ absl::Status SaveServerState(const std::string& folder,
 // is damaged, with its path. Of the system.
 absl::StatusOr<std::optional<ServerState>> LoadServerState(
     const std::string& folder);
+
+// The same for a server with this strategy, name and options, that has been
+// restarted so often. Errors: FAILED_PRECONDITION, the state is another
+// server's, or it must be there and is not.
+absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(
+    const std::string& folder, absl::string_view strategy,
+    int64_t num_restarts);
 
 }  // namespace miniray::ps
 

@@ -110,6 +110,15 @@ std::vector<std::string> StrategyRegistry::Names() const {
   return names;
 }
 
+std::vector<std::string> StrategyRegistry::NamesTaking(bool gradients) const {
+  absl::MutexLock lock(&mu_);
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.takes_gradients == gradients) names.push_back(name);
+  }
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<SyncStrategy>> StrategyRegistry::Create(
     absl::string_view name, const StrategyOptions& options) const {
   Entry entry;

@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "ps/gradient_strategy.h"
 #include "ps/option_map.h"
 #include "ps/sync_strategy.h"
 #include "runtime/base/plugin_abi.h"
@@ -70,6 +71,7 @@ class StrategyRegistry {
  public:
   struct Entry {
     std::string class_name;
+    bool takes_gradients = false;
     std::vector<OptionSpec> options;
     std::function<absl::Status(const StrategyOptions&)> check;
     std::function<std::unique_ptr<SyncStrategy>(const StrategyOptions&)> make;
@@ -82,6 +84,10 @@ class StrategyRegistry {
   void Register(absl::string_view name, Entry entry) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<std::string> Names() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Those that take gradients, or those that take weights.
+  std::vector<std::string> NamesTaking(bool gradients) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes the strategy `name`; options that are left out have their defaults.
   //
@@ -110,6 +116,7 @@ bool RegisterStrategy(absl::string_view name) {
                 "a synchronisation strategy derives from ps::SyncStrategy");
   StrategyRegistry::Entry entry;
   entry.class_name = StrategyClassName(typeid(Class));
+  entry.takes_gradients = std::is_base_of_v<GradientStrategy, Class>;
   if constexpr (requires { Class::Options(); }) {
     entry.options = Class::Options();
     entry.make = [](const StrategyOptions& options) {

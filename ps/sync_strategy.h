@@ -116,6 +116,10 @@ class SyncStrategy {
   // Reset is called with them before the first Aggregate.
   virtual bool UsesStart() const { return false; }
 
+  // True if the contributions are gradients: see GradientStrategy, which such a
+  // strategy derives from.
+  virtual bool TakesGradients() const { return false; }
+
   // True if Contribution::weight matters. SetWorkerWeight is an error where it
   // does not, rather than without effect, and workers are not asked for
   // NumSamples.

@@ -27,6 +27,12 @@ absl::Status WeightSync::Check() const {
         ", and num_workers ", num_workers_));
   }
   const auto strategy = ps::StrategyRegistry::Get().Create(strategy_, options_);
+  if (strategy.ok() && (*strategy)->TakesGradients()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync_strategy '", strategy_,
+                     "' takes gradients, and trainers synchronise weights; see "
+                     "ps/gradient_client.h"));
+  }
   return Annotate(strategy.ok() ? (*strategy)->CheckWorkers(num_workers_)
                                 : strategy.status(),
                   "sync_strategy");

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps/parameter_server.h"
+#include "ps/pull_weights.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/ids.h"
 #include "train/worker_contract.h"

@@ -13,7 +13,7 @@
 //     explicit AdamSquares(const StrategyOptions& options);
 //     double operator()(double v, double square) const;  // The new v.
 //   };
-//   using FedAdamStrategy = RuleOptimizer<AdaptiveRule<AdamSquares>>;
+//   using FedAdamStrategy = ServerOptimizer<AdaptiveRule<AdamSquares>>;
 //
 // Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan 2021, Adaptive
 // Federated Optimization, algorithm 2.
@@ -26,7 +26,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ps/strategies/server_optimizer.h"
+#include "ps/strategies/optimizer_state.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
@@ -51,8 +51,7 @@ class AdaptiveRule {
     return options;
   }
 
-  static std::vector<ServerOptimizer::Moment> Moments(
-      const StrategyOptions& options) {
+  static std::vector<Moment> Moments(const StrategyOptions& options) {
     const double tau = *options.GetDouble("tau", kDefaultTau);
     return {{.name = "m"}, {.name = "v", .start = tau * tau}};
   }

@@ -19,7 +19,7 @@
 #define MINIRAY_PS_STRATEGIES_DILOCO_H_
 
 #include "ps/strategies/momentum_rule.h"
-#include "ps/strategies/rule_optimizer.h"
+#include "ps/strategies/server_optimizer.h"
 
 namespace miniray::ps {
 
@@ -31,7 +31,7 @@ struct Nesterov {
   }
 };
 
-using DiLoCoStrategy = RuleOptimizer<MomentumRule<Nesterov>>;
+using DiLoCoStrategy = ServerOptimizer<MomentumRule<Nesterov>>;
 
 }  // namespace miniray::ps
 

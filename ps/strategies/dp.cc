@@ -37,6 +37,10 @@ absl::StatusOr<std::unique_ptr<SyncStrategy>> MakeInner(
   }
   auto strategy = StrategyRegistry::Get().Create(
       *options.GetString("inner", "average"), inner);
+  if (strategy.ok() && (*strategy)->TakesGradients()) {
+    strategy = absl::InvalidArgumentError(
+        "it takes gradients, and must be one that takes weights");
+  }
   if (strategy.ok()) return strategy;
   return Annotate(strategy.status(), "strategy 'dp', its inner one");
 }

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "ps/strategies/adaptive_rule.h"
-#include "ps/strategies/rule_optimizer.h"
+#include "ps/strategies/server_optimizer.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
@@ -36,7 +36,7 @@ class AdagradSquares {
   double operator()(double v, double square) const { return v + square; }
 };
 
-using FedAdagradStrategy = RuleOptimizer<AdaptiveRule<AdagradSquares>>;
+using FedAdagradStrategy = ServerOptimizer<AdaptiveRule<AdagradSquares>>;
 
 }  // namespace miniray::ps
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "ps/strategies/adaptive_rule.h"
-#include "ps/strategies/rule_optimizer.h"
+#include "ps/strategies/server_optimizer.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
@@ -41,7 +41,7 @@ class AdamSquares {
   double beta2_;
 };
 
-using FedAdamStrategy = RuleOptimizer<AdaptiveRule<AdamSquares>>;
+using FedAdamStrategy = ServerOptimizer<AdaptiveRule<AdamSquares>>;
 
 }  // namespace miniray::ps
 

@@ -17,7 +17,7 @@
 #define MINIRAY_PS_STRATEGIES_FEDAVGM_H_
 
 #include "ps/strategies/momentum_rule.h"
-#include "ps/strategies/rule_optimizer.h"
+#include "ps/strategies/server_optimizer.h"
 
 namespace miniray::ps {
 
@@ -27,7 +27,7 @@ struct HeavyBall {
   static double Step(double delta, double v, double momentum) { return v; }
 };
 
-using FedAvgMStrategy = RuleOptimizer<MomentumRule<HeavyBall>>;
+using FedAvgMStrategy = ServerOptimizer<MomentumRule<HeavyBall>>;
 
 }  // namespace miniray::ps
 

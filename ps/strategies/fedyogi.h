@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "ps/strategies/adaptive_rule.h"
-#include "ps/strategies/rule_optimizer.h"
+#include "ps/strategies/server_optimizer.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
@@ -42,7 +42,7 @@ class YogiSquares {
   double beta2_;
 };
 
-using FedYogiStrategy = RuleOptimizer<AdaptiveRule<YogiSquares>>;
+using FedYogiStrategy = ServerOptimizer<AdaptiveRule<YogiSquares>>;
 
 }  // namespace miniray::ps
 

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ps/strategies/server_optimizer.h"
+#include "ps/strategies/optimizer_state.h"
 #include "ps/strategy_registry.h"
 
 namespace miniray::ps {
@@ -30,8 +30,7 @@ class MomentumRule {
                         "share of the last step that goes on")};
   }
 
-  static std::vector<ServerOptimizer::Moment> Moments(
-      const StrategyOptions& options) {
+  static std::vector<Moment> Moments(const StrategyOptions& options) {
     return {{.name = "v"}};
   }
 

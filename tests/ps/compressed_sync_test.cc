@@ -168,6 +168,10 @@ TEST_F(CompressedSyncTest, WrongOptionsAreErrorsOnTheDriver) {
           .status()
           .ToString(),
       HasSubstr("from_workers.top_k_fraction"));
+  EXPECT_THAT(CreateParameterServer(cluster_, "sgd", {}, {.to_workers = kFp16})
+                  .status()
+                  .ToString(),
+              HasSubstr("have no effect"));
 }
 
 TEST_F(CompressedSyncTest, StartAndPushedWeightsReachWorkersExactly) {

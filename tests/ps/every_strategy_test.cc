@@ -35,7 +35,11 @@ std::vector<Case> Cases() {
           {"fedyogi", {}},
           {"fedadagrad", {}},
           {"diloco", {}},
-          {"dp", {{"seed", 5}, {"inner", "fedadam"}}}};
+          {"dp", {{"seed", 5}, {"inner", "fedadam"}}},
+          {"sgd", {{"momentum", 0.5}}},
+          {"adam", {}},
+          {"adamw", {}},
+          {"adagrad", {}}};
 }
 
 TEST(CasesTest, AreAllStrategiesThatThereAre) {

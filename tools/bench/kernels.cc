@@ -68,13 +68,12 @@ struct Strategy {
 // Krum's rules; the work is the same.
 std::vector<Strategy> Strategies() {
   const ps::StrategyOptions honest = {{"num_malicious", 0}};
-  return {{"average", {}},        {"weighted", {}},
-          {"momentum", {}},       {"median", {}},
-          {"trimmed_mean", {}},   {"krum", honest},
-          {"multi_krum", honest}, {"bulyan", honest},
-          {"fedavgm", {}},        {"fedadam", {}},
-          {"fedyogi", {}},        {"fedadagrad", {}},
-          {"diloco", {}},         {"dp", {}}};
+  return {{"average", {}},        {"weighted", {}},     {"momentum", {}},
+          {"median", {}},         {"trimmed_mean", {}}, {"krum", honest},
+          {"multi_krum", honest}, {"bulyan", honest},   {"fedavgm", {}},
+          {"fedadam", {}},        {"fedyogi", {}},      {"fedadagrad", {}},
+          {"diloco", {}},         {"dp", {}},           {"sgd", {}},
+          {"adamw", {}}};
 }
 
 // The weights of four workers, in memory that has been touched.

@@ -1,4 +1,4 @@
-#include "ps/strategies/server_optimizer.h"
+#include "ps/strategies/optimizer_state.h"
 
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@
 namespace miniray::ps {
 namespace {
 
-// Elements whose delta waits in the L1 cache for the rule.
+// Elements whose gradient waits in the L1 cache for the rule.
 constexpr int64_t kBlock = 1024;
 
 // The type that moments of weights of `type` are kept in.
@@ -37,16 +37,13 @@ at::ScalarType MomentType(at::ScalarType type) {
 
 }  // namespace
 
-ServerOptimizer::ServerOptimizer(std::vector<Moment> moments)
+OptimizerState::OptimizerState(std::vector<Moment> moments)
     : moments_(std::move(moments)) {}
 
-absl::StatusOr<NamedTensors> ServerOptimizer::Aggregate(
-    absl::Span<const Contribution> contributions) {
+absl::StatusOr<NamedTensors> OptimizerState::Step(
+    absl::Span<const Contribution> contributions, double keep,
+    const ElementRule& rule) {
   const Contribution& first = contributions.front();
-  if (weights_.empty()) {
-    weights_ = MeanOfModels(contributions);
-    return weights_;
-  }
   MR_RETURN_IF_ERROR(CheckLayout(first.tensors, ModelLayout::Of(weights_),
                                  absl::StrCat("worker ", first.worker_id),
                                  "the server's weights"));
@@ -62,8 +59,8 @@ absl::StatusOr<NamedTensors> ServerOptimizer::Aggregate(
 
   const size_t n = contributions.size();
   const std::vector<double> mean(n, 1.0 / static_cast<double>(n));
-  std::vector<double> mean_less_weights = {-1.0};
-  mean_less_weights.insert(mean_less_weights.end(), mean.begin(), mean.end());
+  std::vector<double> mean_and_weights = {keep};
+  mean_and_weights.insert(mean_and_weights.end(), mean.begin(), mean.end());
 
   std::vector<const NamedTensors*> read = ModelsOf(contributions);
   read.insert(read.begin(), &weights_);
@@ -76,7 +73,7 @@ absl::StatusOr<NamedTensors> ServerOptimizer::Aggregate(
       return LinearCombination(absl::MakeConstSpan(piece.read).subspan(1), mean,
                                piece.size, piece.written.front());
     }
-    T delta[kBlock];
+    T gradient[kBlock];
     std::vector<const T*> in(n + 1);
     std::vector<T*> moments(moments_.size());
     for (int64_t begin = 0; begin < piece.size; begin += kBlock) {
@@ -85,12 +82,17 @@ absl::StatusOr<NamedTensors> ServerOptimizer::Aggregate(
       for (size_t k = 0; k < moments.size(); ++k) {
         moments[k] = piece.written[k + 1] + begin;
       }
-      LinearCombination(in, mean_less_weights, length, delta);
-      Apply(Step<T>{.size = length,
-                    .weights = in.front(),
-                    .delta = delta,
-                    .moments = moments,
-                    .out = piece.written.front() + begin});
+      if (keep == 0) {
+        LinearCombination(absl::MakeConstSpan(in).subspan(1), mean, length,
+                          gradient);
+      } else {
+        LinearCombination(in, mean_and_weights, length, gradient);
+      }
+      rule.Apply(OptimizerStep<T>{.size = length,
+                                  .weights = in.front(),
+                                  .gradient = gradient,
+                                  .moments = moments,
+                                  .out = piece.written.front() + begin});
     }
   };
   ForEachPiece(read, written, work, work);
@@ -99,7 +101,7 @@ absl::StatusOr<NamedTensors> ServerOptimizer::Aggregate(
   return result;
 }
 
-absl::Status ServerOptimizer::CheckMoments(
+absl::Status OptimizerState::CheckMoments(
     const NamedTensors& model, const std::vector<TensorInfo>& info) const {
   for (size_t k = 0; k < values_.size(); ++k) {
     for (size_t i = 0; i < model.size(); ++i) {
@@ -115,14 +117,14 @@ absl::Status ServerOptimizer::CheckMoments(
   return absl::OkStatus();
 }
 
-void ServerOptimizer::Reset(const NamedTensors& weights) {
+void OptimizerState::Reset(const NamedTensors& weights) {
   weights_ = weights;
   values_.clear();
 }
 
-NamedTensors ServerOptimizer::StartMoment(const NamedTensors& model,
-                                          const std::vector<TensorInfo>& info,
-                                          double start) const {
+NamedTensors OptimizerState::StartMoment(const NamedTensors& model,
+                                         const std::vector<TensorInfo>& info,
+                                         double start) const {
   NamedTensors moment;
   for (size_t i = 0; i < model.size(); ++i) {
     const auto& [name, tensor] = model[i];
@@ -137,22 +139,21 @@ NamedTensors ServerOptimizer::StartMoment(const NamedTensors& model,
   return moment;
 }
 
-absl::StatusOr<StrategyState> ServerOptimizer::SaveState() const {
-  StrategyState state;
+NamedTensors OptimizerState::Save() const {
+  NamedTensors saved;
   for (size_t k = 0; k < values_.size(); ++k) {
     for (const auto& [name, value] : values_[k]) {
       if (!value.defined()) continue;
-      state.tensors.emplace_back(absl::StrCat(moments_[k].name, "/", name),
-                                 value);
+      saved.emplace_back(absl::StrCat(moments_[k].name, "/", name), value);
     }
   }
-  return state;
+  return saved;
 }
 
-absl::Status ServerOptimizer::RestoreState(const StrategyState& state,
-                                           const NamedTensors& weights) {
-  std::map<std::string, at::Tensor> saved(state.tensors.begin(),
-                                          state.tensors.end());
+absl::Status OptimizerState::Restore(const NamedTensors& saved_tensors,
+                                     const NamedTensors& weights) {
+  std::map<std::string, at::Tensor> saved(saved_tensors.begin(),
+                                          saved_tensors.end());
   std::vector<NamedTensors> values;
   for (const Moment& moment : moments_) {
     if (saved.empty() && values.empty()) break;  // Before the first step.
@@ -200,6 +201,21 @@ OptionSpec DecayOption(const std::string& name, double default_value,
           .min = 0,
           .max = 1,
           .max_allowed = false};
+}
+
+OptionSpec WeightDecayOption(double default_value) {
+  return {.name = "weight_decay",
+          .default_value = default_value,
+          .help = "pull of the weights towards 0",
+          .min = 0};
+}
+
+OptionSpec EpsOption(double default_value) {
+  return {.name = "eps",
+          .default_value = default_value,
+          .help = "added to the root, so that nothing is divided by 0",
+          .min = 0,
+          .min_allowed = false};
 }
 
 }  // namespace miniray::ps

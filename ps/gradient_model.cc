@@ -1,0 +1,187 @@
+#include "ps/gradient_model.h"
+
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "ps/run_strategy.h"
+#include "ps/server_state.h"
+#include "ps/tensor_info.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+namespace {
+
+constexpr char kServer[] = "the parameter server";
+
+std::shared_ptr<const ModelSnapshot> MakeSnapshot(
+    int64_t version, NamedTensors weights,
+    std::shared_ptr<const std::vector<TensorInfo>> info) {
+  auto snapshot = std::make_shared<ModelSnapshot>();
+  snapshot->version = version;
+  snapshot->layout = ModelLayout::Of(weights);
+  snapshot->weights = std::move(weights);
+  snapshot->info = std::move(info);
+  return snapshot;
+}
+
+absl::StatusOr<std::shared_ptr<const std::vector<TensorInfo>>> InfoFor(
+    const NamedTensors& weights,
+    const std::optional<std::vector<std::string>>& buffers) {
+  if (buffers.has_value()) return MakeInfo(weights, *buffers);
+  return std::make_shared<const std::vector<TensorInfo>>(
+      InfoOf({.tensors = weights}));
+}
+
+}  // namespace
+
+GradientModel::GradientModel(GradientStrategy* strategy, std::string name,
+                             const ServerOptions& options)
+    : strategy_(strategy),
+      name_(std::move(name)),
+      options_(options),
+      current_(std::make_shared<const ModelSnapshot>()) {}
+
+std::shared_ptr<const ModelSnapshot> GradientModel::Snapshot() const {
+  absl::MutexLock lock(&mu_);
+  return current_;
+}
+
+int64_t GradientModel::num_saves() const {
+  absl::MutexLock lock(&mu_);
+  return num_saves_;
+}
+
+absl::StatusOr<GradientProgress> GradientModel::Restore(int64_t num_restarts) {
+  if (options_.state_dir.empty()) return GradientProgress();
+  MR_ASSIGN_OR_RETURN(
+      std::optional<ServerState> found,
+      LoadOwnServerState(options_.state_dir, name_, num_restarts));
+  if (!found.has_value()) {
+    // So that the next process knows that this is the place.
+    MR_RETURN_IF_ERROR(Save(*Snapshot()));
+    return GradientProgress();
+  }
+  if (found->knows_buffers) buffer_names_ = std::move(found->buffer_names);
+  progress_ = {.last_sync = std::move(found->last_sync),
+               .num_syncs = found->num_syncs,
+               .clocks = std::move(found->clocks)};
+  NamedTensors& weights = found->weights.value;
+  if (weights.empty()) return progress_;
+  MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffer_names_));
+  MR_RETURN_IF_ERROR(Annotate(
+      RestoreStrategy(*strategy_,
+                      {.tensors = std::move(found->strategy_tensors.value),
+                       .scalars = std::move(found->strategy_scalars)},
+                      weights),
+      absl::StrCat("the state in ", options_.state_dir)));
+  auto restored =
+      MakeSnapshot(found->version, std::move(weights), std::move(info));
+  absl::MutexLock lock(&mu_);
+  current_ = std::move(restored);
+  return progress_;
+}
+
+absl::Status GradientModel::Start(
+    NamedTensors weights, std::optional<std::vector<std::string>> buffers,
+    const GradientProgress& progress) {
+  constexpr char kWho[] = "the weights to start from";
+  const std::shared_ptr<const ModelSnapshot> before = Snapshot();
+  MR_RETURN_IF_ERROR(CheckValues(weights, kWho));
+  if (!before->empty()) {
+    MR_RETURN_IF_ERROR(CheckLayout(weights, before->layout, kWho, kServer));
+  }
+  if (!buffers.has_value()) buffers = buffer_names_;
+  MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffers));
+  buffer_names_ = std::move(buffers);
+  strategy_->Reset(weights);
+  progress_ = progress;
+  auto next =
+      MakeSnapshot(before->version + 1, std::move(weights), std::move(info));
+  const absl::Status saved = SaveIfDue(*next);
+  absl::MutexLock lock(&mu_);
+  current_ = std::move(next);
+  return saved;
+}
+
+absl::Status GradientModel::CheckAndComplete(const ModelSnapshot& model,
+                                             absl::string_view who,
+                                             NamedTensors* gradients) {
+  MR_RETURN_IF_ERROR(ps::CheckForm(*gradients, who));
+  NamedTensors complete;
+  complete.reserve(model.weights.size());
+  size_t next = 0;
+  for (size_t i = 0; i < model.weights.size(); ++i) {
+    const auto& [name, value] = model.weights[i];
+    const bool is_there =
+        next < gradients->size() && (*gradients)[next].first == name;
+    if (!is_there && (*model.info)[i].is_buffer) {
+      complete.emplace_back(name, value);
+    } else if (next < gradients->size()) {
+      complete.push_back(std::move((*gradients)[next++]));
+    }
+  }
+  for (; next < gradients->size(); ++next) {
+    complete.push_back(std::move((*gradients)[next]));
+  }
+  *gradients = std::move(complete);
+  return CheckLayout(*gradients, model.layout, who, kServer);
+}
+
+absl::StatusOr<NamedTensors> GradientModel::Step(
+    absl::Span<const Contribution> contributions, double lr_scale,
+    absl::FunctionRef<std::string(int)> worker_name) {
+  return RunStrategy(
+      *strategy_, name_, Snapshot()->weights, contributions,
+      [&] { return strategy_->Step(contributions, lr_scale); }, worker_name);
+}
+
+absl::Status GradientModel::Publish(NamedTensors weights,
+                                    const GradientProgress& progress) {
+  const std::shared_ptr<const ModelSnapshot> before = Snapshot();
+  auto next = std::make_shared<ModelSnapshot>(*before);
+  ++next->version;
+  next->weights = std::move(weights);
+  progress_ = progress;
+  const absl::Status saved = SaveIfDue(*next);
+  absl::MutexLock lock(&mu_);
+  current_ = std::move(next);
+  return saved;
+}
+
+absl::Status GradientModel::SaveIfDue(const ModelSnapshot& model) {
+  if (options_.state_dir.empty() || ++unsaved_ < options_.save_every) {
+    return absl::OkStatus();
+  }
+  return Save(model);
+}
+
+absl::Status GradientModel::SaveIfFailed() {
+  if (unsaved_ < options_.save_every || options_.state_dir.empty()) {
+    return absl::OkStatus();
+  }
+  return Save(*Snapshot());
+}
+
+absl::Status GradientModel::Save(const ModelSnapshot& model) {
+  ServerState state{
+      .strategy = name_,
+      .version = model.version,
+      .num_syncs = progress_.num_syncs,
+      .last_sync = progress_.last_sync,
+      .weights = {model.weights},
+      .buffer_names = buffer_names_.value_or(std::vector<std::string>()),
+      .knows_buffers = buffer_names_.has_value(),
+      .clocks = progress_.clocks};
+  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
+  state.strategy_tensors = {std::move(strategy.tensors)};
+  state.strategy_scalars = std::move(strategy.scalars);
+  MR_RETURN_IF_ERROR(Annotate(SaveServerState(options_.state_dir, state),
+                              "save the parameter server's state"));
+  unsaved_ = 0;
+  absl::MutexLock lock(&mu_);
+  ++num_saves_;
+  return absl::OkStatus();
+}
+
+}  // namespace miniray::ps

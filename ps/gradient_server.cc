@@ -1,0 +1,488 @@
+#include "ps/gradient_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "glog/logging.h"
+#include "ps/check_weights.h"
+#include "runtime/api/miniray.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+namespace {
+
+// Of a push that waits for others: nobody tells the server that a worker that
+// only pushes is dead.
+constexpr absl::Duration kDefaultTimeout = absl::Minutes(5);
+constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
+// That the caller has cancelled the call is seen by looking.
+constexpr absl::Duration kCancelPeriod = absl::Milliseconds(200);
+constexpr size_t kMaxWarnings = 20;
+// Ids of workers are small numbers; more of them is a mistake.
+constexpr int kMaxWorker = 1 << 20;
+
+std::string NameOf(int worker) { return absl::StrCat("worker ", worker); }
+
+bool Cancelled() {
+  const ActorContext* const context = ActorContext::Current();
+  return context != nullptr && context->cancelled();
+}
+
+VersionedWeights Served(const ModelSnapshot& model) {
+  return {.version = model.version, .weights = {model.weights}};
+}
+
+}  // namespace
+
+GradientServer::GradientServer(GradientStrategy* strategy, std::string name,
+                               const ServerOptions& options)
+    : options_(options),
+      in_rounds_(StepsInRounds(options)),
+      timeout_(options.sync_timeout_seconds > 0
+                   ? absl::Seconds(options.sync_timeout_seconds)
+                   : kDefaultTimeout),
+      model_(strategy, std::move(name), options),
+      clocks_({.num_workers = options.num_workers,
+               .max_staleness = options.max_staleness,
+               .policy = options.staleness_policy}) {}
+
+absl::Status GradientServer::Restore(int64_t num_restarts) {
+  MR_ASSIGN_OR_RETURN(GradientProgress progress, model_.Restore(num_restarts));
+  absl::MutexLock lock(&mu_);
+  clocks_.Restore(progress.clocks);
+  last_sync_ = std::move(progress.last_sync);
+  num_syncs_ = progress.num_syncs;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JoinReply> GradientServer::Join(
+    int worker, NamedTensors start, std::vector<std::string> buffers) {
+  MR_RETURN_IF_ERROR(CheckWorker(worker));
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
+  if (model->empty()) {
+    MR_RETURN_IF_ERROR(Annotate(RunAlone([&] {
+                                  return model_.Start(std::move(start),
+                                                      std::move(buffers),
+                                                      {.clocks = {}});
+                                }),
+                                NameOf(worker)));
+  } else {
+    MR_RETURN_IF_ERROR(CheckLayout(start, model->layout, NameOf(worker),
+                                   "the parameter server"));
+  }
+  clocks_.Join(worker);
+  return JoinReply{.model = Served(*model_.Snapshot()),
+                   .last_sequence = clocks_.Of(worker).last_sequence};
+}
+
+absl::Status GradientServer::Leave(int worker) {
+  MR_RETURN_IF_ERROR(CheckWorker(worker));
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  clocks_.Leave(worker);
+  FinishRoundIfComplete();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VersionedWeights> GradientServer::Pull() const {
+  const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
+  if (!model->empty()) return Served(*model);
+  return absl::FailedPreconditionError(
+      "the parameter server has no weights yet; call JoinGradients, "
+      "StartFromWorkers or PushWeights first");
+}
+
+absl::StatusOr<int64_t> GradientServer::Start(
+    NamedTensors weights, std::optional<std::vector<std::string>> buffers) {
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  const GradientProgress progress = {.num_syncs = num_syncs_,
+                                     .clocks = clocks_.State()};
+  const absl::Status status = RunAlone([&] {
+    return model_.Start(std::move(weights), std::move(buffers), progress);
+  });
+  MR_RETURN_IF_ERROR(status);
+  last_sync_.clear();
+  DissolveRound();
+  return model_.Snapshot()->version;
+}
+
+absl::Status GradientServer::StepTogether(
+    std::vector<Contribution> contributions, const std::string& sync_id,
+    int64_t num_syncs, absl::FunctionRef<std::string(int)> worker_name) {
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
+  for (Contribution& contribution : contributions) {
+    contribution.info = model->info;
+  }
+  bool stepped = false;
+  const GradientProgress progress = {
+      .last_sync = sync_id, .num_syncs = num_syncs, .clocks = clocks_.State()};
+  const absl::Time start = absl::Now();
+  const absl::Status status = RunAlone([&] {
+    MR_ASSIGN_OR_RETURN(NamedTensors next,
+                        model_.Step(contributions, 1, worker_name));
+    stepped = true;
+    return model_.Publish(std::move(next), progress);
+  });
+  stats_.seconds_step += absl::ToDoubleSeconds(absl::Now() - start);
+  if (!stepped) return status;
+  ++stats_.steps;
+  stats_.accepted += static_cast<int64_t>(contributions.size());
+  for (size_t i = 0; i < contributions.size(); ++i) {
+    CountStaleness(0, &stats_.staleness);
+  }
+  last_sync_ = sync_id;
+  num_syncs_ = num_syncs;
+  DissolveRound();
+  return status;
+}
+
+absl::Status GradientServer::SaveIfFailed() {
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  return RunAlone([this] { return model_.SaveIfFailed(); });
+}
+
+absl::StatusOr<PushReply> GradientServer::Push(NamedTensors gradients,
+                                               int64_t version,
+                                               const PushId& id) {
+  MR_RETURN_IF_ERROR(CheckWorker(id.worker));
+  if (id.sequence < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(id.worker), ": sequence numbers begin with 1, got ",
+                     id.sequence));
+  }
+  if (in_rounds_ && options_.num_workers == 0) {
+    return absl::FailedPreconditionError(
+        "ServerOptions::num_workers does not say how many gradients make a "
+        "round; set it, or let the server pull (SyncGradientsFromWorkers)");
+  }
+  MR_RETURN_IF_ERROR(Pull().status());
+  // Checked while others step: this is most of the work beside the step.
+  bool finite = true;
+  bool taken = false;
+  {
+    absl::MutexLock lock(&mu_);
+    taken = clocks_.Taken(id);
+  }
+  if (!taken) {
+    const absl::StatusOr<bool> checked =
+        Check(*model_.Snapshot(), id.worker, version, &gradients);
+    if (!checked.ok()) {
+      absl::MutexLock lock(&mu_);
+      ++stats_.refused;
+      return checked.status();
+    }
+    finite = *checked;
+  }
+
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  PushReply reply;
+  if (clocks_.Taken(id)) {
+    reply.repeated = true;
+    ++stats_.repeated;
+    MR_RETURN_IF_ERROR(RunAlone([this] { return model_.SaveIfFailed(); }));
+  } else if (in_rounds_ && version < model_.Snapshot()->version) {
+    // Its round went on without it.
+    ++stats_.refused;
+    clocks_.Join(id.worker);
+    reply.model = Served(*model_.Snapshot());
+    return reply;
+  } else if (in_rounds_) {
+    std::optional<NamedTensors> part;
+    if (finite) part = std::move(gradients);
+    MR_RETURN_IF_ERROR(StepInRound(std::move(part), id, &reply));
+  } else if (finite) {
+    MR_RETURN_IF_ERROR(StepAlone(std::move(gradients), version, id, &reply));
+  } else {
+    ++stats_.refused;
+    clocks_.Take(id);
+  }
+  if (!in_rounds_) {
+    MR_RETURN_IF_ERROR(AwaitOthers(
+        id.worker,
+        [this, &id] {
+          mu_.AssertReaderHeld();
+          return clocks_.HeldUpBy(id.worker).empty();
+        },
+        [this, &id] {
+          mu_.AssertReaderHeld();
+          return clocks_.HeldUpBy(id.worker);
+        },
+        [this, &id] {
+          mu_.AssertReaderHeld();
+          return static_cast<int64_t>(clocks_.Active().size() -
+                                      clocks_.HeldUpBy(id.worker).size());
+        },
+        [] {}));
+  }
+  reply.model = Served(*model_.Snapshot());
+  return reply;
+}
+
+absl::Status GradientServer::CheckWorker(int worker) const {
+  const int64_t end =
+      options_.num_workers > 0 ? options_.num_workers : kMaxWorker;
+  if (worker >= 0 && worker < end) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "worker ", worker, ": workers are numbered from 0 to ", end - 1));
+}
+
+absl::StatusOr<bool> GradientServer::Check(const ModelSnapshot& model,
+                                           int worker, int64_t version,
+                                           NamedTensors* gradients) const {
+  const std::string who = NameOf(worker);
+  if (version < 1 || version > model.version) {
+    return absl::OutOfRangeError(absl::StrCat(
+        who, ": its gradient is of version ", version,
+        " of the weights, and the server's is ", model.version,
+        version > model.version
+            ? "; if the server restarted without its last versions, join again"
+            : ""));
+  }
+  MR_RETURN_IF_ERROR(GradientModel::CheckAndComplete(model, who, gradients));
+  if (options_.non_finite == NonFinitePolicy::kAllow) return true;
+  const absl::Status finite = CheckFinite(*gradients, who);
+  if (!finite.ok() && options_.non_finite == NonFinitePolicy::kRefuse) {
+    return finite;
+  }
+  return finite.ok();
+}
+
+void GradientServer::AwaitIdle() const {
+  const auto idle = [this] {
+    mu_.AssertReaderHeld();
+    return !busy_;
+  };
+  mu_.Await(absl::Condition(&idle));
+}
+
+absl::Status GradientServer::RunAlone(
+    absl::FunctionRef<absl::Status()> change) {
+  busy_ = true;
+  mu_.Unlock();
+  const absl::Status status = change();
+  mu_.Lock();
+  busy_ = false;
+  return status;
+}
+
+absl::Status GradientServer::Step(std::vector<Contribution> contributions,
+                                  double lr_scale, absl::Span<const PushId> ids,
+                                  bool* stepped) {
+  const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
+  for (Contribution& contribution : contributions) {
+    contribution.info = model->info;
+  }
+  WorkerClocks next_clocks = clocks_;
+  for (const PushId& id : ids) next_clocks.Take(id);
+  const GradientProgress progress = {.last_sync = last_sync_,
+                                     .num_syncs = num_syncs_,
+                                     .clocks = next_clocks.State()};
+  const absl::Time start = absl::Now();
+  const absl::Status status = RunAlone([&] {
+    MR_ASSIGN_OR_RETURN(NamedTensors next,
+                        model_.Step(contributions, lr_scale, NameOf));
+    *stepped = true;
+    return model_.Publish(std::move(next), progress);
+  });
+  stats_.seconds_step += absl::ToDoubleSeconds(absl::Now() - start);
+  if (!*stepped) return status;
+  ++stats_.steps;
+  for (const PushId& id : ids) clocks_.Take(id);
+  return status;
+}
+
+absl::Status GradientServer::StepAlone(NamedTensors gradients, int64_t version,
+                                       const PushId& id, PushReply* reply) {
+  reply->staleness = model_.Snapshot()->version - version;
+  reply->lr_scale = clocks_.LearningRateScale(reply->staleness);
+  bool stepped = false;
+  const absl::Status status =
+      Step({{.worker_id = id.worker, .tensors = std::move(gradients)}},
+           reply->lr_scale, {id}, &stepped);
+  if (!stepped) {
+    ++stats_.refused;
+    return status;
+  }
+  reply->accepted = true;
+  ++stats_.accepted;
+  if (reply->lr_scale < 1) ++stats_.damped;
+  CountStaleness(reply->staleness, &stats_.staleness);
+  return status;
+}
+
+absl::Status GradientServer::StepInRound(std::optional<NamedTensors> gradients,
+                                         const PushId& id, PushReply* reply) {
+  if (round_ == nullptr) round_ = std::make_shared<Round>();
+  const std::shared_ptr<Round> round = round_;
+  const bool finite = gradients.has_value();
+  clocks_.Join(id.worker);
+  // One that is sent again takes the place of itself.
+  const int64_t call = ++num_calls_;
+  round->parts[id.worker] = {
+      .id = id, .gradients = std::move(gradients), .call = call};
+  FinishRoundIfComplete();
+  const absl::Status waited = AwaitOthers(
+      id.worker, [&] { return round->done; },
+      [this] {
+        mu_.AssertReaderHeld();
+        return MissingInRound();
+      },
+      [&] { return static_cast<int64_t>(round->parts.size()); },
+      [this] {
+        mu_.AssertReaderHeld();
+        FinishRoundIfComplete();
+      });
+  if (!waited.ok()) {
+    // The caller may do with its gradients what it likes.
+    auto part = round->parts.find(id.worker);
+    if (part != round->parts.end() && part->second.call == call) {
+      round->parts.erase(part);
+    }
+    return waited;
+  }
+  reply->accepted = finite && round->stepped;
+  return round->status;
+}
+
+std::vector<int> GradientServer::MissingInRound() const {
+  std::vector<int> missing;
+  if (round_ == nullptr) return missing;
+  for (const int worker : clocks_.Active()) {
+    if (!round_->parts.contains(worker)) missing.push_back(worker);
+  }
+  return missing;
+}
+
+void GradientServer::FinishRoundIfComplete() {
+  if (round_ != nullptr && MissingInRound().empty()) FinishRound();
+}
+
+void GradientServer::FinishRound() {
+  const std::shared_ptr<Round> round = round_;
+  std::vector<Contribution> contributions;
+  std::vector<PushId> ids;
+  for (auto& [worker, part] : round->parts) {
+    ids.push_back(part.id);
+    if (!part.gradients.has_value()) {
+      ++stats_.refused;
+      continue;
+    }
+    contributions.push_back(
+        {.worker_id = worker, .tensors = *std::move(part.gradients)});
+  }
+  const auto used = static_cast<int64_t>(contributions.size());
+  if (contributions.empty()) {
+    for (const PushId& id : ids) clocks_.Take(id);
+  } else {
+    round->status = Step(std::move(contributions), 1, ids, &round->stepped);
+    (round->stepped ? stats_.accepted : stats_.refused) += used;
+    for (int64_t i = 0; i < used && round->stepped; ++i) {
+      CountStaleness(0, &stats_.staleness);
+    }
+  }
+  round->done = true;
+  round_ = nullptr;
+}
+
+void GradientServer::DissolveRound() {
+  if (round_ == nullptr) return;
+  stats_.refused += static_cast<int64_t>(round_->parts.size());
+  round_->done = true;
+  round_ = nullptr;
+}
+
+absl::Status GradientServer::AwaitOthers(
+    int worker, absl::FunctionRef<bool()> done,
+    absl::FunctionRef<std::vector<int>()> holding_up,
+    absl::FunctionRef<int64_t()> num_there, absl::FunctionRef<void()> dropped) {
+  if (done()) return absl::OkStatus();
+  const absl::Time start = absl::Now();
+  absl::Time reminder = start + kReminderPeriod;
+  const absl::Time deadline = start + timeout_;
+  absl::Status status;
+  while (!done() && status.ok()) {
+    mu_.AwaitWithDeadline(
+        absl::Condition(&done),
+        std::min({deadline, reminder, absl::Now() + kCancelPeriod}));
+    // Who computes a step may be about to end the wait.
+    AwaitIdle();
+    if (done()) break;
+    const absl::Time now = absl::Now();
+    if (Cancelled()) {
+      status = absl::CancelledError(
+          absl::StrCat(NameOf(worker), ": its push is wanted no more"));
+    } else if (now >= deadline) {
+      const std::vector<int> late = holding_up();
+      const bool allowed =
+          options_.min_workers > 0 && num_there() >= options_.min_workers;
+      const std::string text =
+          absl::StrCat(NameOf(worker), " has waited ",
+                       absl::FormatDuration(timeout_), " for ", Describe(late));
+      if (allowed) {
+        for (const int slow : late) clocks_.Leave(slow);
+        stats_.dropped_workers += static_cast<int64_t>(late.size());
+        Warn(absl::StrCat(text, ": it goes on without"));
+        dropped();
+      } else {
+        status = absl::DeadlineExceededError(
+            absl::StrCat(text,
+                         "; send the same push again to go on waiting; with "
+                         "min_workers it would go on without them"));
+      }
+    } else if (now >= reminder) {
+      LOG(WARNING) << NameOf(worker) << " still waits for "
+                   << Describe(holding_up());
+      reminder = now + kReminderPeriod;
+    }
+  }
+  stats_.seconds_waited += absl::ToDoubleSeconds(absl::Now() - start);
+  return status;
+}
+
+std::string GradientServer::Describe(absl::Span<const int> workers) const {
+  return absl::StrJoin(workers, ", ", [this](std::string* out, int worker) {
+    mu_.AssertReaderHeld();
+    absl::StrAppend(out, NameOf(worker), " (", clocks_.Of(worker).clock,
+                    " gradients)");
+  });
+}
+
+void GradientServer::Warn(std::string warning) {
+  LOG(WARNING) << warning;
+  if (warnings_.size() >= kMaxWarnings) warnings_.erase(warnings_.begin());
+  warnings_.push_back(std::move(warning));
+}
+
+std::string GradientServer::last_sync() const {
+  absl::MutexLock lock(&mu_);
+  return last_sync_;
+}
+
+int64_t GradientServer::num_syncs() const {
+  absl::MutexLock lock(&mu_);
+  return num_syncs_;
+}
+
+GradientStats GradientServer::GetStats() const {
+  absl::MutexLock lock(&mu_);
+  GradientStats stats = stats_;
+  stats.clocks = clocks_.State();
+  return stats;
+}
+
+std::vector<std::string> GradientServer::Warnings() const {
+  absl::MutexLock lock(&mu_);
+  return warnings_;
+}
+
+}  // namespace miniray::ps

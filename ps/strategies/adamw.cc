@@ -1,0 +1,7 @@
+#include "ps/strategies/adamw.h"
+
+namespace miniray::ps {
+
+MINIRAY_SYNC_STRATEGY("adamw", AdamWStrategy);
+
+}  // namespace miniray::ps
