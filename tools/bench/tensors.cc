@@ -77,10 +77,14 @@ class Holder {
   explicit Holder(int64_t bytes) : tensor_(PatternTensor(bytes)) {}
 
   at::Tensor Get() { return tensor_; }
+  ReadOnlyTensor Lend() { return {tensor_}; }
 
   int64_t Set(at::Tensor tensor) {
     received_ = std::move(tensor);
     return received_.numel();
+  }
+  int64_t SetLent(ReadOnlyTensor tensor) {
+    return Set(std::move(tensor.value));
   }
   absl::Status CheckReceived(int64_t bytes) {
     return CheckTensor(std::exchange(received_, at::Tensor()), bytes);
@@ -101,8 +105,9 @@ class Holder {
   at::Tensor tensor_;
   at::Tensor received_;
 };
-MINIRAY_ACTOR(Holder, Constructor<int64_t>, &Holder::Get, &Holder::Set,
-              &Holder::CheckReceived, &Holder::Read);
+MINIRAY_ACTOR(Holder, Constructor<int64_t>, &Holder::Get, &Holder::Lend,
+              &Holder::Set, &Holder::SetLent, &Holder::CheckReceived,
+              &Holder::Read);
 
 namespace {
 
@@ -115,7 +120,9 @@ A caller is a process, and so is the actor that it calls. A result is timed from
 the call until the caller has the tensor; the actor holds it and keeps it. Since
 its pages may be those of the other process until they are written to, it is
 also timed until all of it has been read once. An argument is timed until the
-method has returned; the caller keeps the tensor. A reader sums a tensor that
+method has returned; the caller keeps the tensor. What is lent (ReadOnly) is
+sent from where it lies, like the slices beside it; else the sender makes a
+copy, because it may write to the tensor before it has been sent. A reader sums a tensor that
 another process has put, as ReadOnly<at::Tensor>.
 
 The peers: a `bytes` field through generated gRPC stubs; the same message as
@@ -149,22 +156,30 @@ class Caller {
   // and_read: until all of it has been read once.
   absl::StatusOr<double> Result(bool and_read) {
     const absl::Time start = absl::Now();
-    const absl::StatusOr<at::Tensor> tensor =
-        holder_.Call<&Holder::Get>().Get();
-    if (!tensor.ok()) return tensor.status();
-    if (and_read) sum_ += Sum(tensor->data_ptr<float>(), tensor->numel());
+    MR_ASSIGN_OR_RETURN(const at::Tensor tensor,
+                        holder_.Call<&Holder::Get>().Get());
+    if (and_read) sum_ += Sum(tensor.data_ptr<float>(), tensor.numel());
     const double seconds = SecondsSince(start);
-    MR_RETURN_IF_ERROR(CheckTensor(*tensor, Bytes()));
-    if (UsesOnlyTcp() && IsShared(tensor->data_ptr())) {
-      return absl::InternalError("it came through shared memory, not TCP");
-    }
+    MR_RETURN_IF_ERROR(CheckResult(tensor));
     return seconds;
   }
 
-  absl::StatusOr<double> Argument() {
+  absl::StatusOr<double> LentResult() {
+    const absl::Time start = absl::Now();
+    MR_ASSIGN_OR_RETURN(const ReadOnlyTensor tensor,
+                        holder_.Call<&Holder::Lend>().Get());
+    const double seconds = SecondsSince(start);
+    MR_RETURN_IF_ERROR(CheckResult(tensor.value));
+    return seconds;
+  }
+
+  absl::StatusOr<double> Argument(bool lent) {
     const absl::Time start = absl::Now();
     const absl::Status status =
-        holder_.Call<&Holder::Set>(tensor_).Get().status();
+        lent ? holder_.Call<&Holder::SetLent>(ReadOnlyTensor{tensor_})
+                   .Get()
+                   .status()
+             : holder_.Call<&Holder::Set>(tensor_).Get().status();
     const double seconds = SecondsSince(start);
     MR_RETURN_IF_ERROR(status);
     MR_RETURN_IF_ERROR(holder_.Call<&Holder::CheckReceived>(Bytes()).Get());
@@ -189,7 +204,9 @@ class Caller {
     absl::StatusOr<double> seconds = absl::InvalidArgumentError(command);
     if (command == "result") seconds = Result(/*and_read=*/false);
     if (command == "result-read") seconds = Result(/*and_read=*/true);
-    if (command == "argument") seconds = Argument();
+    if (command == "result-lent") seconds = LentResult();
+    if (command == "argument") seconds = Argument(/*lent=*/false);
+    if (command == "argument-lent") seconds = Argument(/*lent=*/true);
     if (command == "read") {
       MR_ASSIGN_OR_RETURN(const ReadReport report, Read());
       seconds = report.seconds;
@@ -199,6 +216,14 @@ class Caller {
   }
 
  private:
+  static absl::Status CheckResult(const at::Tensor& tensor) {
+    MR_RETURN_IF_ERROR(CheckTensor(tensor, Bytes()));
+    if (UsesOnlyTcp() && IsShared(tensor.data_ptr())) {
+      return absl::InternalError("it came through shared memory, not TCP");
+    }
+    return absl::OkStatus();
+  }
+
   const Cluster cluster_;
   const ActorHandle<Holder> holder_;
   const at::Tensor tensor_;
@@ -267,6 +292,10 @@ absl::Status Measure(Table* table) {
   };
   measurements.push_back(
       {"ranges, download", [&] { return raw->RangesDownload(bytes); }});
+  measurements.push_back({"lent result through TCP",
+                          [&] { return tcp->AskNumber("result-lent"); }});
+  measurements.push_back({"lent argument through TCP",
+                          [&] { return tcp->AskNumber("argument-lent"); }});
   if (ray != nullptr) {
     measurements.push_back(
         {"Ray",
@@ -294,15 +323,19 @@ absl::Status Measure(Table* table) {
       Bandwidth("argument, same node", medians[1], stubs, medians[6], {}));
   table->Add(
       Bandwidth("argument, same node", medians[1], copy, medians[9], {}));
+  table->Add(Bandwidth("lent result, through TCP", medians[14], slices,
+                       medians[7], 1.2));
+  table->Add(Bandwidth("lent result, through TCP", medians[14], ranges,
+                       medians[13], {}));
   table->Add(
-      Bandwidth("result, through TCP", medians[3], slices, medians[7], 1.2));
+      Bandwidth("result, through TCP", medians[3], slices, medians[7], {}));
+  table->Add(Bandwidth("lent argument, through TCP", medians[15], slices,
+                       medians[8], {}));
   table->Add(
-      Bandwidth("result, through TCP", medians[3], ranges, medians[13], {}));
-  table->Add(
-      Bandwidth("argument, through TCP", medians[4], slices, medians[8], 1.2));
+      Bandwidth("argument, through TCP", medians[4], slices, medians[8], {}));
   table->Add(Bandwidth(
       "result, same node", medians[0], ray == nullptr ? kNoRay : "Ray",
-      ray == nullptr ? std::nullopt : std::optional<double>(medians[14]), {}));
+      ray == nullptr ? std::nullopt : std::optional<double>(medians[16]), {}));
   return absl::OkStatus();
 }
 
