@@ -27,7 +27,8 @@ ABSL_FLAG(std::string, model, "",
           "file that train saved, such as models/gan/generator.pt; required");
 ABSL_FLAG(int64_t, num_images, 10, "images to generate");
 ABSL_FLAG(std::string, output, "generated",
-          "folder for image_000.png and so on, and grid.png");
+          "folder for image_000.png and so on, and grid.png; of an earlier "
+          "run, files of the same names are replaced, and others stay");
 ABSL_FLAG(int64_t, seed, -1,
           "0 or more: the same seed gives the same images; -1: another seed "
           "each time");
@@ -102,6 +103,10 @@ absl::StatusOr<GenerationRunOptions> OptionsFromFlags() {
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   MR_RETURN_IF_ERROR(
       InRange(options.batch_size, 1, GeneratorWorker::kMaxCount, "batch-size"));
+  if (!absl::GetFlag(FLAGS_distributed) && !GivenAddress().empty()) {
+    return absl::InvalidArgumentError(
+        "--address has no effect without --distributed; add it");
+  }
   MR_RETURN_IF_ERROR(
       InRange(absl::GetFlag(FLAGS_workers), 1, kMaxWorkers, "workers"));
   options.workers = static_cast<int>(absl::GetFlag(FLAGS_workers));

@@ -28,7 +28,8 @@ runs it there as a driver.
 Waits, shows what the program prints (stdout and stderr together) and exits with
 its exit code; 128 + N where signal N ended it, 1 where it never ran. Ctrl-C
 ends the waiting, not the job. The program finds the cluster by itself
-(miniray::Cluster::Connect) and starts in the folder, or in an empty one.
+(miniray::Cluster::Connect) and starts in the folder, or in an empty one, which
+is removed when it ends: what shall stay goes to an absolute path.
 
   --no_wait           return at once; prints the job's id
   --job_id ID         call the job so (default: one is made up)

@@ -151,6 +151,8 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
                 "--num-images is 0");
   ExpectOneLine(Generate({"--model=x", "--workers=0"}), 2, "--workers is 0");
   ExpectOneLine(Generate({"--model=x", "--grid=0"}), 2, "--grid is 0");
+  ExpectOneLine(Generate({"--model=x", "--address=127.0.0.1:1"}), 2,
+                "--address has no effect without --distributed");
 }
 
 TEST_F(GanProgramsTest, HelpExitsWith0) {
