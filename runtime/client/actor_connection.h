@@ -161,6 +161,10 @@ class ActorConnection : public CallOwner,
   // Takes in a frame.
   void Accept(ActorStream* stream, const absl::Cord& bytes, Outcomes* outcomes)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // True for a reply whose result went with the process that made it: it counts
+  // as not received, so that the call ends as its actor does. From a process
+  // that lives it comes again, and is an error the second time.
+  bool LoseReply(const ReplyMessage& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Cord NextFrame() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The session is over, and with it what the actor knew of it. Calls that were

@@ -300,6 +300,10 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
   if (state_ != State::kConnected) return;
   last_reply_ = absl::Now();
   for (ReplyMessage& reply : frame->replies) {
+    if (LoseReply(reply)) {
+      stream->Cancel();
+      continue;
+    }
     acknowledged_.push_back(reply.call_id);
     acknowledged_bytes_ += reply.result.size();
     auto it = sent_.find(reply.call_id);
@@ -332,6 +336,12 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
       acknowledged_bytes_ >= kMaxUnacknowledgedBytes || !unsent_.empty()) {
     Pump();
   }
+}
+
+bool ActorConnection::LoseReply(const ReplyMessage& reply) {
+  if (!reply.lost) return false;
+  auto it = sent_.find(reply.call_id);
+  return it != sent_.end() && !std::exchange(it->second->reply_lost, true);
 }
 
 void ActorConnection::EndSession(const absl::Status& status,

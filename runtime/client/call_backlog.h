@@ -38,7 +38,8 @@ struct PendingCall {
   int retries_left = 0;
   bool patient = false;  // Waits while the actor restarts.
   bool cancelled = false;
-  uint64_t id = 0;  // In the session; 0: not sent.
+  bool reply_lost = false;  // It came once, and its result was gone.
+  uint64_t id = 0;          // In the session; 0: not sent.
   absl::Time sent = absl::InfiniteFuture();
 
  private:

@@ -100,6 +100,7 @@ absl::Status DecodeEntry(const absl::Cord& bytes,
     } else if (field.number == kSharedResult && field.type == Type::kBytes) {
       absl::StatusOr<absl::Cord> result = decode_shared(field.bytes);
       reply->status = result.status();
+      reply->lost = absl::IsNotFound(result.status());
       if (result.ok()) reply->result = *std::move(result);
     } else if (field.number == kKept && field.type == Type::kVarint) {
       reply->kept = field.scalar != 0;

@@ -100,6 +100,15 @@ MINIRAY_ACTOR(Trainer, Constructor<>, &Trainer::Train, &Trainer::Training,
 
 // --- Retries.
 
+class Printer {
+ public:
+  std::string Print(int64_t size) {
+    return std::string(static_cast<size_t>(size), 'x');
+  }
+  int64_t Pid() { return getpid(); }
+};
+MINIRAY_ACTOR(Printer, Constructor<>, &Printer::Print, &Printer::Pid);
+
 TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfTheActor) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();
@@ -117,6 +126,43 @@ TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfTheActor) {
   EXPECT_GE(values->back(), 300);
   for (size_t i = 1; i < values->size(); ++i) {
     EXPECT_GT((*values)[i], (*values)[i - 1]);
+  }
+}
+
+// Results lie in memory of the process that made them: a reply whose process
+// was killed before the caller looked at it is none.
+TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfLargeResults) {
+  constexpr int64_t kSize = 300'000;
+  constexpr int kCalls = 40;
+  TestCluster cluster({.head = {.max_restart_delay = absl::Milliseconds(20)}});
+  Cluster driver = cluster.Connect();
+  auto printer = driver.CreateActor<Printer>({.max_restarts = -1});
+  ASSERT_THAT(printer, IsOk());
+  for (int death = 0; death < 8; ++death) {
+    ASSERT_THAT(printer->WaitReady(kLong), IsOk());
+    const auto pid =
+        printer->With({.max_retries = -1}).Call<&Printer::Pid>().Get(kLong);
+    ASSERT_THAT(pid, IsOk());
+    std::vector<ObjectRef<std::string>> retried;
+    std::vector<ObjectRef<std::string>> once;
+    for (int i = 0; i < kCalls; ++i) {
+      retried.push_back(
+          printer->With({.max_retries = -1}).Call<&Printer::Print>(kSize));
+      once.push_back(printer->Call<&Printer::Print>(kSize));
+    }
+    Wait(once, 1 + death * 2, kLong);
+    ASSERT_EQ(kill(static_cast<pid_t>(*pid), SIGKILL), 0);
+    for (const auto& ref : retried) {
+      const auto text = ref.Get(kLong);
+      ASSERT_THAT(text, IsOk());
+      EXPECT_EQ(static_cast<int64_t>(text->size()), kSize);
+    }
+    for (const auto& ref : once) {
+      const absl::Status status = ref.Get(kLong).status();
+      EXPECT_THAT(
+          status,
+          testing::AnyOf(IsOk(), StatusIs(absl::StatusCode::kUnavailable)));
+    }
   }
 }
 
