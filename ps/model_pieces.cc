@@ -167,19 +167,34 @@ void ForEachPiece(
   Pieces(read, written).ForEach(work, work_double);
 }
 
-std::vector<double> SumOverPieces(absl::Span<const NamedTensors* const> models,
-                                  size_t num_sums, AddPiece<float> add,
-                                  AddPiece<double> add_double) {
+std::vector<WideSum> SumOverPieces(absl::Span<const NamedTensors* const> models,
+                                   size_t num_sums, AddPiece<float> add,
+                                   AddPiece<double> add_double) {
+  static_assert(kPiece % kSumBlock == 0 && kNarrowPiece % kSumBlock == 0);
   const Pieces pieces(models, {});
-  std::vector<double> partial(pieces.size() * num_sums);
-  const auto sums_of = [&](size_t piece) {
-    return absl::MakeSpan(partial).subspan(piece * num_sums, num_sums);
+  std::vector<WideSum> partial(pieces.size() * num_sums);
+  const auto run = [&](const auto& piece, const auto& add_block) {
+    std::vector<double> of_block(num_sums);
+    auto block = piece;
+    for (int64_t begin = 0; begin < piece.size; begin += kSumBlock) {
+      block.begin = piece.begin + begin;
+      block.size = std::min(kSumBlock, piece.size - begin);
+      for (size_t m = 0; m < piece.read.size(); ++m) {
+        block.read[m] = piece.read[m] + begin;
+      }
+      std::fill(of_block.begin(), of_block.end(), 0.0);
+      add_block(block, absl::MakeSpan(of_block));
+      for (size_t i = 0; i < num_sums; ++i) {
+        partial[piece.index * num_sums + i].Add(of_block[i]);
+      }
+    }
   };
-  pieces.ForEach(
-      [&](const auto& piece) { add(piece, sums_of(piece.index)); },
-      [&](const auto& piece) { add_double(piece, sums_of(piece.index)); });
-  std::vector<double> sums(num_sums);
-  for (size_t i = 0; i < partial.size(); ++i) sums[i % num_sums] += partial[i];
+  pieces.ForEach([&](const auto& piece) { run(piece, add); },
+                 [&](const auto& piece) { run(piece, add_double); });
+  std::vector<WideSum> sums(num_sums);
+  for (size_t i = 0; i < partial.size(); ++i) {
+    sums[i % num_sums].Add(partial[i]);
+  }
   return sums;
 }
 

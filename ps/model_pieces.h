@@ -48,18 +48,23 @@ void ForEachPiece(
     absl::FunctionRef<void(const ModelPiece<float>&)> work,
     absl::FunctionRef<void(const ModelPiece<double>&)> work_double);
 
-// Returns `num_sums` sums over all elements of the models. Each piece is added
-// up by itself, and then all in their order, so the result has the same bits
-// whatever the number of threads.
+// Elements that SumOverPieces adds up in double before they join the sums.
+inline constexpr int64_t kSumBlock = 4096;
+
+// Returns `num_sums` sums over all elements of the models. Each kSumBlock
+// elements of a tensor, counted from its first, are added up by themselves, and
+// then all of them as WideSums. So the result is the same whatever the number
+// of threads, and for models that are cut at multiples of kSumBlock.
 //
 // models: as ForEachPiece reads them.
-// add: adds what a piece amounts to; sums has num_sums numbers. Must not throw.
+// add: adds what a piece of at most kSumBlock elements amounts to; sums has
+//   num_sums numbers. Must not throw.
 template <class T>
 using AddPiece =
     absl::FunctionRef<void(const ModelPiece<T>&, absl::Span<double> sums)>;
-std::vector<double> SumOverPieces(absl::Span<const NamedTensors* const> models,
-                                  size_t num_sums, AddPiece<float> add,
-                                  AddPiece<double> add_double);
+std::vector<WideSum> SumOverPieces(absl::Span<const NamedTensors* const> models,
+                                   size_t num_sums, AddPiece<float> add,
+                                   AddPiece<double> add_double);
 
 // The tensors of each contribution.
 std::vector<const NamedTensors*> ModelsOf(

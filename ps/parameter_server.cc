@@ -15,6 +15,7 @@
 #include "ps/gradient_methods.h"
 #include "ps/run_strategy.h"
 #include "ps/server_state.h"
+#include "ps/shard_methods.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
 #include "runtime/base/ids.h"
@@ -32,7 +33,8 @@ double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
 }
 
-constexpr char kWhyExchange[] = "compressed weights (ServerOptions)";
+constexpr char kWhyExchange[] =
+    "compressed weights or several shards (ServerOptions)";
 
 // What is known of each tensor: what a worker told, or what the names tell.
 std::vector<TensorInfo> InfoOrNames(
@@ -90,9 +92,10 @@ auto NamesOf(const std::vector<AnyActorHandle>& workers) {
 
 ParameterServer::ParameterServer(const std::string& strategy,
                                  const StrategyOptions& options,
-                                 ServerOptions server_options)
+                                 ServerOptions server_options, ShardRole role)
     : strategy_(MakeStrategy(strategy, options)),
-      options_(std::move(server_options)) {
+      options_(std::move(server_options)),
+      role_(std::move(role)) {
   stats_.strategy = options.values().empty()
                         ? strategy
                         : absl::StrCat(strategy, " (", options.ToString(), ")");
@@ -103,9 +106,15 @@ ParameterServer::ParameterServer(const std::string& strategy,
     gradients_ = std::make_unique<GradientServer>(
         dynamic_cast<GradientStrategy*>(strategy_.get()), stats_.strategy,
         options_);
+  } else if (!role_.shards.empty()) {
+    sharded_ = std::make_unique<ShardedServer>(strategy_.get(), &options_,
+                                               role_.shards);
+    return;  // The shards keep the state.
   } else if (NeedsExchange(options_)) {
     view_.emplace(WeightView::Options{.from_workers = options_.from_workers,
-                                      .to_workers = options_.to_workers});
+                                      .to_workers = options_.to_workers,
+                                      .part = role_.shard,
+                                      .num_parts = role_.num_shards});
   }
   if (!options_.state_dir.empty()) Restore();
 }
@@ -113,8 +122,9 @@ ParameterServer::ParameterServer(const std::string& strategy,
 absl::Status ParameterServer::CheckWorkers(
     const std::vector<AnyActorHandle>& workers) const {
   MR_RETURN_IF_ERROR(CheckHandles(workers));
-  return view_.has_value() ? CheckExchange(workers, kWhyExchange)
-                           : absl::OkStatus();
+  return view_.has_value() || sharded_ != nullptr
+             ? CheckExchange(workers, kWhyExchange)
+             : absl::OkStatus();
 }
 
 void ParameterServer::Restore() {
@@ -126,6 +136,12 @@ void ParameterServer::Restore() {
     last_sync_ = gradients_->last_sync();
     stats_.num_syncs = gradients_->num_syncs();
     return;
+  }
+  CheckFolderIsOfThisCut();
+  if (IsShard()) {
+    const auto prepared = LoadServerState(PreparedFolder(options_.state_dir));
+    if (!prepared.ok()) throw std::runtime_error(prepared.status().ToString());
+    prepared_ = prepared->has_value() ? (*prepared)->view_id : "";
   }
   absl::StatusOr<std::optional<ServerState>> found = LoadOwnServerState(
       options_.state_dir, stats_.strategy, stats_.num_restarts);
@@ -143,7 +159,11 @@ void ParameterServer::Restore() {
   stats_.num_syncs = state.num_syncs;
   last_sync_ = std::move(state.last_sync);
   if (state.weights.value.empty()) return;
-  if (state.knows_buffers) {
+  if (IsShard()) {
+    view_->set_places(state.places);
+    if (state.knows_buffers) buffer_names_ = std::move(state.buffer_names);
+    UpdateInfo(state.weights.value, state.places);
+  } else if (state.knows_buffers) {
     const absl::Status known =
         SetBufferNames(state.weights.value, std::move(state.buffer_names));
     if (!known.ok()) throw std::runtime_error(known.ToString());
@@ -168,7 +188,9 @@ void ParameterServer::Restore() {
             << options_.state_dir;
 }
 
-absl::Status ParameterServer::Save() {
+absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
+
+absl::Status ParameterServer::SaveTo(const std::string& folder) {
   ServerState state{
       .strategy = stats_.strategy,
       .version = stats_.version,
@@ -184,11 +206,12 @@ absl::Status ParameterServer::Save() {
   if (view_.has_value()) {
     state.view_id = view_->id();
     state.contributors = view_->contributors();
+    state.places = view_->places();
     if (options_.to_workers.method != Compression::kNone) {
       state.view = {view_->tensors()};
     }
   }
-  MR_RETURN_IF_ERROR(Annotate(SaveServerState(options_.state_dir, state),
+  MR_RETURN_IF_ERROR(Annotate(SaveServerState(folder, state),
                               "save the parameter server's state"));
   unsaved_ = 0;
   ++stats_.num_saves;
@@ -206,7 +229,9 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   if (sync_id.empty()) {
     return absl::InvalidArgumentError("a synchronisation's id cannot be empty");
   }
-  if (sync_id != last_sync_) return Sync(workers, sync_id);
+  if (sharded_ != nullptr || sync_id != last_sync_) {
+    return Sync(workers, sync_id);
+  }
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   if (gradients_ != nullptr) MR_RETURN_IF_ERROR(gradients_->SaveIfFailed());
   // The disk may have been full.
@@ -235,11 +260,14 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
                      ", but there are ", result.num_workers, " workers"));
   }
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
+  if (sharded_ != nullptr) return sharded_->Sync(workers, sync_id);
 
   absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(PulledWeights pulled,
                       Pull(workers, gradients_ != nullptr ? Pulled::kGradients
                                                           : Pulled::kWeights));
+  for (const LeftOut& worker : pulled.left_out) Warn(worker.status);
+  SetWeightsInMean(&pulled.contributions);
   for (const LeftOut& worker : pulled.left_out) {
     ++(worker.refused ? result.num_refused : result.num_lost);
   }
@@ -297,7 +325,8 @@ absl::StatusOr<PulledWeights> ParameterServer::Pull(
   if (gradients_ != nullptr) FollowGradients();
   const bool gradients = what == Pulled::kGradients;
   // Nobody has weights of no id.
-  const WeightView no_view{WeightView::Options()};
+  const WeightView no_view(
+      WeightView::Options{.part = role_.shard, .num_parts = role_.num_shards});
   PullRequest request{
       .workers = workers,
       .wants_samples = strategy_->UsesWorkerWeights(),
@@ -330,11 +359,12 @@ absl::StatusOr<PulledWeights> ParameterServer::Pull(
                                 *std::move(pulled.buffer_names)),
                  WorkerName(0, workers.front())));
   }
+  if (IsShard()) {
+    UpdateInfo(pulled.contributions.front().tensors, pulled.places);
+  }
   for (Contribution& contribution : pulled.contributions) {
     contribution.info = info_;
   }
-  for (const LeftOut& worker : pulled.left_out) Warn(worker.status);
-  SetWeightsInMean(&pulled.contributions);
   return pulled;
 }
 
@@ -348,7 +378,10 @@ void ParameterServer::Warn(const absl::Status& status) {
 
 absl::Status ParameterServer::SetBufferNames(const NamedTensors& model,
                                              std::vector<std::string> names) {
-  MR_ASSIGN_OR_RETURN(info_, MakeInfo(model, names));
+  // A shard knows only some of them, and UpdateInfo picks those.
+  if (!IsShard()) {
+    MR_ASSIGN_OR_RETURN(info_, MakeInfo(model, names));
+  }
   buffer_names_ = std::move(names);
   return absl::OkStatus();
 }
@@ -471,18 +504,23 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
 
 absl::Status ParameterServer::Replace(NamedTensors weights,
                                       const std::string& sync_id,
-                                      std::vector<int64_t> contributors) {
+                                      std::vector<int64_t> contributors,
+                                      const std::string& id) {
   if (view_.has_value()) {
     const std::vector<TensorInfo> info = InfoOrNames(weights, info_);
+    const std::string new_id = id.empty() ? NewId("weights") : id;
     if (contributors.empty()) {
-      view_->Replace(weights, info, NewId("weights"));
+      view_->Replace(weights, info, new_id);
     } else {
-      view_->Follow(weights, info, std::move(contributors), NewId("weights"));
+      view_->Follow(weights, info, std::move(contributors), new_id);
     }
   }
   Adopt(std::move(weights));
   ++stats_.version;
   last_sync_ = sync_id;
+  if (IsShard() && !options_.state_dir.empty()) {
+    return SaveTo(PreparedFolder(options_.state_dir));
+  }
   if (options_.state_dir.empty() || ++unsaved_ < options_.save_every) {
     return absl::OkStatus();
   }
@@ -500,6 +538,7 @@ void ParameterServer::Adopt(NamedTensors weights) {
 }
 
 absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
+  if (sharded_ != nullptr) return sharded_->PullWeights();
   if (gradients_ != nullptr) {
     MR_ASSIGN_OR_RETURN(VersionedWeights model, gradients_->Pull());
     return std::move(model.weights.value);
@@ -518,6 +557,7 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
     return gradients_->Start(std::move(weights), std::nullopt);
   }
   MR_RETURN_IF_ERROR(CheckValues(weights, "PushWeights"));
+  if (sharded_ != nullptr) return sharded_->PushWeights(weights);
   if (layout_.has_value()) {
     MR_RETURN_IF_ERROR(
         CheckLayout(weights, *layout_, "PushWeights", "the parameter server"));
@@ -530,6 +570,7 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
 absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  if (sharded_ != nullptr) return sharded_->StartFromWorkers(workers);
   MR_ASSIGN_OR_RETURN(const PulledWeights first,
                       Pull({workers.front()}, Pulled::kWeightsInFull));
   MR_RETURN_IF_ERROR(CheckFinite(first.contributions.front().tensors,
@@ -551,6 +592,7 @@ absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
 absl::Status ParameterServer::PushToWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  if (sharded_ != nullptr) return sharded_->PushToWorkers(workers);
   MR_RETURN_IF_ERROR(PullWeights().status());
   return Push(workers);
 }
@@ -562,14 +604,21 @@ absl::Status ParameterServer::SetWorkerWeight(int worker_id, double weight) {
         absl::StrCat("strategy ", stats_.strategy,
                      " has no use for the weights of workers; 'weighted' has"));
   }
+  if (sharded_ != nullptr) return sharded_->SetWorkerWeight(worker_id, weight);
   worker_weights_[worker_id] = weight;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();
 }
 
-SyncStats ParameterServer::GetStats() const {
+absl::StatusOr<SyncStats> ParameterServer::GetStats() const {
+  if (sharded_ != nullptr) return sharded_->GetStats();
   SyncStats stats = stats_;
   stats.initialized = !weights_.empty();
   stats.num_tensors = static_cast<int64_t>(weights_.size());
+  if (IsShard()) {  // Those that begin here.
+    stats.num_tensors =
+        std::count_if(view_->places().begin(), view_->places().end(),
+                      [](const TensorPart& place) { return place.begin == 0; });
+  }
   if (gradients_ == nullptr) return stats;
   const std::shared_ptr<const ModelSnapshot> model = gradients_->Snapshot();
   stats.initialized = !model->empty();
@@ -610,8 +659,12 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     actor.max_restarts = -1;
   }
   if (made->TakesGradients()) AddGradientThreads(server_options, &actor);
-  return cluster.CreateActor<ParameterServer>(actor, std::string(strategy),
-                                              options, server_options);
+  if (server_options.num_shards > 1) {
+    return CreateShardedServer(cluster, std::string(strategy), options,
+                               server_options, actor);
+  }
+  return cluster.CreateActor<ParameterServer>(
+      actor, std::string(strategy), options, server_options, ShardRole());
 }
 
 }  // namespace miniray::ps

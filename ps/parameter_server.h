@@ -19,7 +19,8 @@
 // called or the synchronisation has failed. SetWeights may take a ReadOnly,
 // too.
 //
-// Where weights travel compressed (ServerOptions), the server calls
+// Where weights travel compressed or to several shards (ServerOptions), the
+// server calls
 //   ReadOnly<WeightMessage> SendWeights(WeightRequest request);
 //   void ReceiveWeights(ReadOnly<WeightMessage> message);
 // instead, which a WeightExchange answers (weight_exchange.h).
@@ -61,58 +62,16 @@
 #include "ps/gradient_server.h"
 #include "ps/pull_weights.h"
 #include "ps/server_options.h"
+#include "ps/shard_messages.h"
+#include "ps/sharded_server.h"
 #include "ps/strategy_registry.h"
+#include "ps/sync_result.h"
 #include "ps/sync_strategy.h"
 #include "ps/weight_view.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 
 namespace miniray::ps {
-
-// What one synchronisation did.
-struct SyncResult {
-  int64_t version = 0;  // Of the weights that the workers now hold.
-  int64_t num_workers = 0;
-  int64_t num_refused = 0;  // Workers left out by NonFinitePolicy.
-  int64_t num_lost = 0;     // Left out since they failed, died or were late.
-  bool repeated = false;    // By SyncOnce: only the push was done again.
-  int64_t bytes = 0;        // Of tensors, pulled and pushed, as they travelled.
-  int64_t bytes_saved = 0;  // By compression.
-  double seconds_pull = 0;  // The checks included: they overlap.
-  double seconds_aggregate = 0;
-  double seconds_push = 0;
-};
-MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
-               repeated, bytes, bytes_saved, seconds_pull, seconds_aggregate,
-               seconds_push);
-
-// The server's life so far.
-struct SyncStats {
-  std::string strategy;   // Name and options: "momentum (momentum=0.9)".
-  int64_t version = 0;    // How often the weights changed; 0: there are none.
-  int64_t num_syncs = 0;  // Synchronisations that reached every worker.
-  bool initialized = false;  // There are weights.
-  int64_t num_tensors = 0;
-  int64_t contributions_accepted = 0;  // Totals over all synchronisations.
-  int64_t contributions_refused = 0;   // Left out by NonFinitePolicy.
-  int64_t contributions_lost = 0;      // Of workers that failed or were late.
-  std::vector<std::string> warnings;  // Who was left out, and why; the last 20.
-  int64_t num_saves = 0;     // Of the state, by this process of the server.
-  int64_t num_restarts = 0;  // Of the server.
-  int64_t bytes_pulled = 0;  // As they travelled.
-  int64_t bytes_pushed = 0;
-  int64_t bytes_saved_pull = 0;  // By compression.
-  int64_t bytes_saved_push = 0;
-  double seconds_pull = 0;
-  double seconds_aggregate = 0;
-  double seconds_push = 0;
-  GradientStats gradients;  // Of strategies that take them.
-};
-MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
-               num_tensors, contributions_accepted, contributions_refused,
-               contributions_lost, warnings, num_saves, num_restarts,
-               bytes_pulled, bytes_pushed, bytes_saved_pull, bytes_saved_push,
-               seconds_pull, seconds_aggregate, seconds_push, gradients);
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -124,7 +83,7 @@ class ParameterServer {
   // Throws std::invalid_argument for what StrategyRegistry::Create refuses, and
   // std::runtime_error where the state in state_dir cannot be used.
   ParameterServer(const std::string& strategy, const StrategyOptions& options,
-                  ServerOptions server_options);
+                  ServerOptions server_options, ShardRole role);
 
   // Pulls the weights of all workers at once, checks them, aggregates, and
   // pushes the result to all at once. Afterwards all hold the same bits: those
@@ -190,7 +149,7 @@ class ParameterServer {
   // weights.
   absl::Status SetWorkerWeight(int worker_id, double weight);
 
-  SyncStats GetStats() const;
+  absl::StatusOr<SyncStats> GetStats() const;
 
   // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
   // use them through GradientClient.
@@ -222,6 +181,39 @@ class ParameterServer {
   // Nobody waits for this worker until it joins or pushes again.
   absl::Status LeaveGradients(int worker_id);
 
+  // --- Of servers with several shards; see sharded_server.h. Of the one in
+  // front:
+
+  std::vector<AnyActorHandle> GetShards() const { return role_.shards; }
+
+  // Of a shard, for the one in front. `id` is that of the weights to be.
+  // Errors of the calls themselves: UNAVAILABLE, the shard has restarted and
+  // does not know what it is asked to go on with.
+
+  PartState GetPartState() const;
+  // Pulls this part of the workers' weights.
+  PulledPart PullPart(const std::vector<AnyActorHandle>& workers,
+                      const std::string& id);
+  // Of what was pulled, but of the workers left out.
+  absl::StatusOr<std::vector<WideSum>> SumPart(
+      const std::string& id, const std::vector<LeftOutWorker>& left_out);
+  // Aggregates and prepares the result. sums: over all shards.
+  absl::StatusOr<AggregatedPart> AggregatePart(
+      const std::vector<AnyActorHandle>& workers, const std::string& id,
+      const std::string& sync_id, const std::vector<LeftOutWorker>& left_out,
+      const std::vector<WideSum>& sums);
+  // Prepare what comes from worker 0, or from elsewhere.
+  Outcome StartPart(const std::vector<AnyActorHandle>& workers,
+                    const std::string& id);
+  Outcome SetPart(const ReadOnly<WeightMessage>& part, const std::string& id);
+  // What is prepared is the shard's state from now on. Idempotent.
+  absl::Status CommitPart(const std::string& id);
+  // It is not, and never was. reset: the strategy forgets what it remembers.
+  absl::Status AbandonPart(bool reset);
+  PushedPart PushPart(const std::vector<AnyActorHandle>& workers,
+                      const std::vector<LeftOutWorker>& left_out, bool of_sync);
+  ReadOnly<WeightMessage> GetPart() const;
+
  private:
   // INVALID_ARGUMENT, FAILED_PRECONDITION: they cannot be synchronised.
   absl::Status CheckWorkers(const std::vector<AnyActorHandle>& workers) const;
@@ -247,19 +239,52 @@ class ParameterServer {
                     const std::vector<bool>& holds_view = {});
   // They are the server's from now on; saved as the options say.
   // contributors: as of WeightMessage.
+  // id: of the weights, for a WeightView; empty: a new one.
   absl::Status Replace(NamedTensors weights, const std::string& sync_id,
-                       std::vector<int64_t> contributors = {});
+                       std::vector<int64_t> contributors = {},
+                       const std::string& id = "");
   void Adopt(NamedTensors weights);
   // Whether the synchronisation that made weights_ has reached the workers.
   void CountSync(bool reached_all);
   absl::Status Save();
+  absl::Status SaveTo(const std::string& folder);
   void Restore();
   void Warn(const absl::Status& status);
   absl::Status SetBufferNames(const NamedTensors& model,
                               std::vector<std::string> names);
 
+  // --- Of a shard.
+
+  // What it has before CommitPart, to return to.
+  struct Before {
+    std::string next_id;  // Of the weights that are being prepared.
+    NamedTensors weights;
+    std::optional<WeightView> view;
+    std::optional<ModelLayout> layout;
+    int64_t version;
+    int64_t num_syncs;
+    std::string last_sync;
+    bool sync_counted;
+  };
+  // A synchronisation under way.
+  struct Attempt {
+    std::string id;
+    PulledWeights pulled;
+  };
+  bool IsShard() const { return role_.num_shards > 1 && role_.shards.empty(); }
+  void Remember(const std::string& next_id);
+  void UpdateInfo(const NamedTensors& part,
+                  const std::vector<TensorPart>& places);
+  absl::Status MovePrepared();
+  void CheckFolderIsOfThisCut() const;
+
   const std::unique_ptr<SyncStrategy> strategy_;
   const ServerOptions options_;
+  const ShardRole role_;
+  std::unique_ptr<ShardedServer> sharded_;  // In front of shards; else null.
+  std::optional<Attempt> attempt_;
+  std::optional<Before> before_;
+  std::string prepared_;  // By an earlier process, of this id; else empty.
   // Of a strategy that takes gradients; else null. It then has the weights and
   // all that is saved, and weights_ is what was pushed last.
   std::unique_ptr<GradientServer> gradients_;
@@ -277,17 +302,22 @@ class ParameterServer {
   std::map<std::string, ObjectRef<void>> late_pushes_;
   SyncStats stats_;
 };
-MINIRAY_ACTOR(ParameterServer,
-              Constructor<std::string, StrategyOptions, ServerOptions>,
-              &ParameterServer::SyncFromWorkers,
-              &ParameterServer::SyncGradientsFromWorkers,
-              &ParameterServer::SyncOnce, &ParameterServer::PullWeights,
-              &ParameterServer::PushWeights, &ParameterServer::StartFromWorkers,
-              &ParameterServer::PushToWorkers,
-              &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats,
-              &ParameterServer::JoinGradients, &ParameterServer::PushGradients,
-              &ParameterServer::PullVersionedWeights,
-              &ParameterServer::LeaveGradients);
+MINIRAY_ACTOR(
+    ParameterServer,
+    Constructor<std::string, StrategyOptions, ServerOptions, ShardRole>,
+    &ParameterServer::SyncFromWorkers,
+    &ParameterServer::SyncGradientsFromWorkers, &ParameterServer::SyncOnce,
+    &ParameterServer::PullWeights, &ParameterServer::PushWeights,
+    &ParameterServer::StartFromWorkers, &ParameterServer::PushToWorkers,
+    &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats,
+    &ParameterServer::JoinGradients, &ParameterServer::PushGradients,
+    &ParameterServer::PullVersionedWeights, &ParameterServer::LeaveGradients,
+    &ParameterServer::GetShards, &ParameterServer::GetPartState,
+    &ParameterServer::PullPart, &ParameterServer::SumPart,
+    &ParameterServer::AggregatePart, &ParameterServer::StartPart,
+    &ParameterServer::SetPart, &ParameterServer::CommitPart,
+    &ParameterServer::AbandonPart, &ParameterServer::PushPart,
+    &ParameterServer::GetPart);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
 absl::Status CheckWorkerWeight(int worker_id, double weight);
@@ -295,7 +325,10 @@ absl::Status CheckWorkerWeight(int worker_id, double weight);
 // Creates a parameter server and returns its handle at once. It asks for no
 // CPU unless `actor_options` says otherwise, so it never takes the place of a
 // worker. One with a state_dir restarts as often as it takes, unless
-// `actor_options` says how often.
+// `actor_options` says how often. With num_shards above 1 the handle is that of
+// the server in front of the shards, which have no names; they lie on different
+// nodes unless `actor_options` say where. StopParameterServer ends all of them,
+// and so does the end of the driver; Kill ends only the one in front.
 //
 // Errors: of StrategyRegistry::Create and Validate, before anything is created.
 // INVALID_ARGUMENT, an option that this strategy has no use for. Of
@@ -305,6 +338,9 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const StrategyOptions& options = {},
     const ServerOptions& server_options = {},
     const ActorOptions& actor_options = {.resources = {.cpu = 0}});
+
+// Kills the server with its shards. Returns the first error.
+absl::Status StopParameterServer(const ActorHandle<ParameterServer>& server);
 
 }  // namespace miniray::ps
 

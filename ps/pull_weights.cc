@@ -44,7 +44,9 @@ class Pull {
   explicit Pull(const PullRequest& request)
       : request_(request),
         answers_(request.workers.size()),
-        calls_(request.workers.size()) {}
+        calls_(request.workers.size()) {
+    if (request.view != nullptr) places_ = request.view->places();
+  }
 
   absl::StatusOr<PulledWeights> Run() {
     Ask();
@@ -120,6 +122,11 @@ class Pull {
     bytes_ += bytes;
     bytes_saved_ += TotalBytes(weights) - bytes;
     if (places_.empty()) places_ = message.value.parts;
+    if (places_ != message.value.parts) {
+      return absl::InvalidArgumentError(
+          "its tensors have other shapes than those of the server or the "
+          "other workers");
+    }
     return weights;
   }
 

@@ -7,8 +7,15 @@
 
 namespace miniray::ps {
 
+namespace {
+
+constexpr int64_t kMaxShards = 1024;
+
+}  // namespace
+
 bool NeedsExchange(const ServerOptions& options) {
-  return options.from_workers.method != Compression::kNone ||
+  return options.num_shards > 1 ||
+         options.from_workers.method != Compression::kNone ||
          options.to_workers.method != Compression::kNone;
 }
 
@@ -86,6 +93,17 @@ absl::Status Validate(const ServerOptions& options) {
   if (options.save_every > 1 && options.state_dir.empty()) {
     return absl::InvalidArgumentError(
         "save_every has no effect without state_dir");
+  }
+  if (options.num_shards < 1 || options.num_shards > kMaxShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_shards = ", options.num_shards,
+                     ": must be from 1 to ", kMaxShards));
+  }
+  if (options.num_shards > 1 && options.save_every > 1) {
+    return absl::InvalidArgumentError(
+        "several shards that save at times of their own would come back with "
+        "weights of different times: save_every must be 1 with num_shards "
+        "above 1");
   }
   MR_RETURN_IF_ERROR(Validate(options.from_workers, "from_workers"));
   MR_RETURN_IF_ERROR(Validate(options.to_workers, "to_workers"));

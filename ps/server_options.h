@@ -60,6 +60,11 @@ struct ServerOptions {
   CompressionOptions from_workers;
   CompressionOptions to_workers;
 
+  // The model is cut into so many parts, each held and aggregated by an actor
+  // of its own, on different nodes if there are several (sharded_server.h).
+  // Workers need the same two methods.
+  int64_t num_shards = 1;
+
   // --- Only for strategies that take gradients, and workers that push them.
 
   SyncMode mode = SyncMode::kSynchronous;
@@ -78,8 +83,8 @@ struct ServerOptions {
 };
 
 MINIRAY_STRUCT(ServerOptions, non_finite, min_workers, sync_timeout_seconds,
-               state_dir, save_every, from_workers, to_workers, mode,
-               num_workers, max_staleness, staleness_policy);
+               state_dir, save_every, from_workers, to_workers, num_shards,
+               mode, num_workers, max_staleness, staleness_policy);
 
 // Whether workers need SendWeights and ReceiveWeights for it.
 bool NeedsExchange(const ServerOptions& options);

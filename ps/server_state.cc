@@ -19,7 +19,7 @@ namespace {
 // A file is these eight bytes, the size of what follows (64 bits,
 // little-endian), and the ServerState as a serialized Value.
 constexpr size_t kMagicBytes = 8;
-constexpr std::string_view kMagic("MRPS\0\0\0\4", kMagicBytes);
+constexpr std::string_view kMagic("MRPS\0\0\0\5", kMagicBytes);
 constexpr size_t kHeaderBytes = 16;
 
 std::string PathIn(const std::string& folder) {

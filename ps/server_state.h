@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "ps/option_map.h"
 #include "ps/staleness.h"
+#include "ps/weight_message.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "runtime/wire/codec.h"
 
@@ -37,10 +38,11 @@ struct ServerState {
   ReadOnly<NamedTensors> view;
   std::string view_id;
   std::vector<int64_t> contributors;
+  std::vector<TensorPart> places;  // Of a shard's tensors in the whole model.
 };
 MINIRAY_STRUCT(ServerState, strategy, version, num_syncs, last_sync, weights,
                buffer_names, knows_buffers, strategy_tensors, strategy_scalars,
-               worker_weights, clocks, view, view_id, contributors);
+               worker_weights, clocks, view, view_id, contributors, places);
 
 // Writes the state into the folder, which is made if there is none. Whoever is
 // killed meanwhile, the folder has the old state or the new one. It is not

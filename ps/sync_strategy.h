@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "ps/option_map.h"
 #include "runtime/tensor/tensor_codec.h"
+#include "runtime/wire/codec.h"
 
 namespace miniray::ps {
 
@@ -126,6 +127,37 @@ class SyncStrategy {
   virtual bool UsesWorkerWeights() const { return false; }
 };
 
+// A sum that hardly depends on the order of its parts: of two doubles, the
+// second what rounding took from the first. Sums of the same numbers in any
+// order, or of sums of some of them, have equal values unless their exact value
+// lies within about 2^-80 of it from where double rounds the other way.
+//
+// Knuth, The Art of Computer Programming 2, 4.2.2 (TwoSum); Neumaier 1974.
+struct WideSum {
+  double high = 0;
+  double low = 0;
+
+  void Add(double x) {
+    const double sum = high + x;
+    const double rounded = sum - high;
+    low += (high - (sum - rounded)) + (x - rounded);
+    high = sum;
+  }
+  void Add(const WideSum& other) {
+    Add(other.high);
+    Add(other.low);
+  }
+  // Infinite or NaN where a part is.
+  double value() const { return high + low; }
+};
+MINIRAY_STRUCT(WideSum, high, low);
+
+inline std::vector<double> ValuesOf(absl::Span<const WideSum> sums) {
+  std::vector<double> values;
+  for (const WideSum& sum : sums) values.push_back(sum.value());
+  return values;
+}
+
 // A strategy whose rule for one element depends on the whole model: distances
 // between workers, norms of their updates. It works in two steps, so that a
 // server of several shards can add up the sums of all in between:
@@ -136,11 +168,11 @@ class WholeModelStrategy : public SyncStrategy {
  public:
   // Returns sums over the elements of these tensors, as many for the same
   // number of contributions. Changes nothing.
-  virtual absl::StatusOr<std::vector<double>> Sums(
+  virtual absl::StatusOr<std::vector<WideSum>> Sums(
       absl::Span<const Contribution> contributions) = 0;
 
   // As Aggregate. sums: what Sums returned for the same contributions, each
-  // number added up over all shards.
+  // added up over all shards.
   virtual absl::StatusOr<NamedTensors> AggregateWith(
       absl::Span<const Contribution> contributions,
       absl::Span<const double> sums) = 0;
@@ -148,9 +180,9 @@ class WholeModelStrategy : public SyncStrategy {
   // Of one shard.
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) final {
-    absl::StatusOr<std::vector<double>> sums = Sums(contributions);
+    const absl::StatusOr<std::vector<WideSum>> sums = Sums(contributions);
     if (!sums.ok()) return sums.status();
-    return AggregateWith(contributions, *sums);
+    return AggregateWith(contributions, ValuesOf(*sums));
   }
 };
 

@@ -14,6 +14,9 @@ namespace {
 // More shards than any server has; bounds what a malformed message can ask.
 constexpr int64_t kMaxParts = 1 << 16;
 
+// Weights under way at a time: those of a push that was late, and the next.
+constexpr size_t kMaxIncomplete = 3;
+
 absl::Status CheckPart(int64_t part, int64_t num_parts) {
   if (num_parts >= 1 && num_parts <= kMaxParts && part >= 0 &&
       part < num_parts) {
@@ -128,17 +131,27 @@ absl::Status WeightExchange::Receive(
     return absl::InvalidArgumentError("the weights have no id");
   }
   MR_ASSIGN_OR_RETURN(WeightMessage part, Decoded(message));
-  if (message.id != next_id_ ||
-      (!next_.empty() &&
-       next_.begin()->second.num_parts != message.num_parts)) {
-    next_.clear();
+  auto next = std::find_if(
+      incomplete_.begin(), incomplete_.end(),
+      [&](const Incomplete& weights) { return weights.id == message.id; });
+  if (next == incomplete_.end()) {
+    if (incomplete_.size() == kMaxIncomplete) {
+      incomplete_.erase(incomplete_.begin());
+    }
+    next = incomplete_.insert(incomplete_.end(), Incomplete{.id = message.id});
   }
-  next_id_ = message.id;
-  next_[message.part] = std::move(part);
-  if (static_cast<int64_t>(next_.size()) < message.num_parts) {
+  if (!next->parts.empty() &&
+      next->parts.begin()->second.num_parts != message.num_parts) {
+    return absl::InvalidArgumentError(
+        "parts of the same weights are of different cuts");
+  }
+  next->parts[message.part] = std::move(part);
+  if (static_cast<int64_t>(next->parts.size()) < message.num_parts) {
     return absl::OkStatus();
   }
-  std::map<int64_t, WeightMessage> all = std::exchange(next_, {});
+  std::map<int64_t, WeightMessage> all = std::move(next->parts);
+  // Each shard sends in order: what began before these is given up.
+  incomplete_.erase(incomplete_.begin(), next + 1);
   if (message.num_parts == 1) {
     base_ = std::move(all.begin()->second.tensors);
   } else {

@@ -78,9 +78,12 @@ class WeightExchange {
   int64_t worker_ = -1;  // Its index, as the last request told.
   int64_t num_parts_ = 1;
   std::map<int64_t, Lost> lost_;  // By part.
-  // Parts of the next weights that have come.
-  std::string next_id_;
-  std::map<int64_t, WeightMessage> next_;
+  // Weights of which some parts have come, in the order of their first.
+  struct Incomplete {
+    std::string id;
+    std::map<int64_t, WeightMessage> parts;
+  };
+  std::vector<Incomplete> incomplete_;
 };
 
 }  // namespace miniray::ps

@@ -33,6 +33,8 @@ MINIRAY_STRUCT(WeightRequest, worker, part, num_parts, base, compression,
 struct TensorPart {
   int64_t begin = 0;           // First element.
   std::vector<int64_t> shape;  // Of the whole tensor.
+
+  bool operator==(const TensorPart&) const = default;
 };
 MINIRAY_STRUCT(TensorPart, begin, shape);
 

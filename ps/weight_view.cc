@@ -59,6 +59,11 @@ absl::StatusOr<NamedTensors> WeightView::ContributionIn(
                      message.num_parts, ", and was asked for part ",
                      options_.part, " of ", options_.num_parts));
   }
+  if (options_.num_parts > 1 &&
+      message.parts.size() != message.tensors.size()) {
+    return absl::InvalidArgumentError(
+        "SendWeights does not tell where the tensors of its part lie");
+  }
   *holds_view = !full_.id.empty() && message.base == full_.id;
   if (message.compression.method != Compression::kNone) {
     MR_RETURN_IF_ERROR(Validate(message.compression, "compression"));

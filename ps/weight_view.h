@@ -87,7 +87,7 @@ class WeightView {
  private:
   void NoteBuffers(const std::vector<TensorInfo>& info);
 
-  const Options options_;
+  Options options_;
   std::vector<bool> is_buffer_;              // By tensor.
   WeightMessage full_;                       // The view; no id: there is none.
   std::optional<WeightMessage> difference_;  // From the view before.

@@ -79,7 +79,9 @@ CallOptions WeightSync::Retries() const {
 
 void WeightSync::Stop() {
   if (server_.empty()) return;
-  const absl::Status status = server_.Kill();
+  const absl::Status status = server_options_.num_shards > 1
+                                  ? ps::StopParameterServer(server_)
+                                  : server_.Kill();
   if (!status.ok()) VLOG(1) << "killing the parameter server: " << status;
   server_ = {};
 }

@@ -25,9 +25,6 @@ constexpr double kDefaultClipNorm = 1.0;
 constexpr double kDefaultNoiseMultiplier = 1.0;
 constexpr char kInnerPrefix[] = "inner.";
 
-// Elements of the server's weights that stay in the cache for all workers.
-constexpr int64_t kBlock = 4096;
-
 absl::StatusOr<std::unique_ptr<SyncStrategy>> MakeInner(
     const StrategyOptions& options) {
   StrategyOptions inner;
@@ -40,6 +37,13 @@ absl::StatusOr<std::unique_ptr<SyncStrategy>> MakeInner(
   if (strategy.ok() && (*strategy)->TakesGradients()) {
     strategy = absl::InvalidArgumentError(
         "it takes gradients, and must be one that takes weights");
+  }
+  // It would see the norms and distances of a shard's part only.
+  if (strategy.ok() &&
+      dynamic_cast<WholeModelStrategy*>(strategy->get()) != nullptr) {
+    strategy = absl::InvalidArgumentError(
+        "it looks at whole models of several workers, and there is one left, "
+        "the private mean");
   }
   if (strategy.ok()) return strategy;
   return Annotate(strategy.status(), "strategy 'dp', its inner one");
@@ -128,7 +132,7 @@ absl::Status DpStrategy::CheckWorkers(int64_t num_workers) const {
   return Annotate(inner_->CheckWorkers(1), "strategy 'dp', its inner one");
 }
 
-absl::StatusOr<std::vector<double>> DpStrategy::Sums(
+absl::StatusOr<std::vector<WideSum>> DpStrategy::Sums(
     absl::Span<const Contribution> contributions) {
   const Contribution& first = contributions.front();
   if (weights_.empty()) {
@@ -143,12 +147,8 @@ absl::StatusOr<std::vector<double>> DpStrategy::Sums(
   std::vector<const NamedTensors*> models = ModelsOf(contributions);
   models.insert(models.begin(), &weights_);
   const auto add = [n](const auto& piece, absl::Span<double> sums) {
-    for (int64_t begin = 0; begin < piece.size; begin += kBlock) {
-      const int64_t length = std::min(kBlock, piece.size - begin);
-      for (size_t k = 0; k < n; ++k) {
-        sums[k] += SquaredDistance(piece.read[k + 1] + begin,
-                                   piece.read[0] + begin, length);
-      }
+    for (size_t k = 0; k < n; ++k) {
+      sums[k] += SquaredDistance(piece.read[k + 1], piece.read[0], piece.size);
     }
   };
   return SumOverPieces(models, n, add, add);

@@ -67,7 +67,7 @@ class DpStrategy : public WholeModelStrategy {
 
   // Errors: FAILED_PRECONDITION, there are no weights to start from.
   // INVALID_ARGUMENT, the model is another. Those of the inner strategy.
-  absl::StatusOr<std::vector<double>> Sums(
+  absl::StatusOr<std::vector<WideSum>> Sums(
       absl::Span<const Contribution> contributions) override;
   absl::StatusOr<NamedTensors> AggregateWith(
       absl::Span<const Contribution> contributions,

@@ -16,9 +16,6 @@ namespace {
 constexpr int64_t kDefaultNumMalicious = 1;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Elements of all workers that stay in the cache while pairs are formed.
-constexpr int64_t kBlock = 4096;
-
 size_t NumPairs(size_t n) { return n * (n - 1) / 2; }
 
 // Where the pair a < b of n stands.
@@ -76,24 +73,22 @@ absl::Status KrumFamily::CheckWorkers(int64_t num_workers) const {
           : rule);
 }
 
-absl::StatusOr<std::vector<double>> KrumFamily::Sums(
+absl::StatusOr<std::vector<WideSum>> KrumFamily::Sums(
     absl::Span<const Contribution> contributions) {
   MR_RETURN_IF_ERROR(CheckWorkers(static_cast<int64_t>(contributions.size())));
   return PairDistances(contributions);
 }
 
-std::vector<double> PairDistances(
+std::vector<WideSum> PairDistances(
     absl::Span<const Contribution> contributions) {
   const size_t n = contributions.size();
+  // The elements of all workers stay in the cache while pairs are formed.
   const auto add = [n](const auto& piece, absl::Span<double> sums) {
-    for (int64_t begin = 0; begin < piece.size; begin += kBlock) {
-      const int64_t length = std::min(kBlock, piece.size - begin);
-      size_t pair = 0;
-      for (size_t a = 0; a < n; ++a) {
-        for (size_t b = a + 1; b < n; ++b) {
-          sums[pair++] += SquaredDistance(piece.read[a] + begin,
-                                          piece.read[b] + begin, length);
-        }
+    size_t pair = 0;
+    for (size_t a = 0; a < n; ++a) {
+      for (size_t b = a + 1; b < n; ++b) {
+        sums[pair++] +=
+            SquaredDistance(piece.read[a], piece.read[b], piece.size);
       }
     }
   };

@@ -29,7 +29,7 @@ class KrumFamily : public WholeModelStrategy {
   absl::Status CheckWorkers(int64_t num_workers) const override;
 
   // PairDistances. Errors: of CheckWorkers.
-  absl::StatusOr<std::vector<double>> Sums(
+  absl::StatusOr<std::vector<WideSum>> Sums(
       absl::Span<const Contribution> contributions) final;
 
  protected:
@@ -47,14 +47,15 @@ class KrumFamily : public WholeModelStrategy {
 // Returns the squared distance of each pair of contributions, over all
 // floating-point tensors: of 0 and 1, 0 and 2, ..., 1 and 2, ... Infinite or
 // NaN where a value is.
-std::vector<double> PairDistances(absl::Span<const Contribution> contributions);
+std::vector<WideSum> PairDistances(
+    absl::Span<const Contribution> contributions);
 
 // Returns the members of `pool` by their Krum score, best first, those with the
 // same in their order. The score is the sum of the distances to the
 // |pool| - num_malicious - 2 closest others of the pool, to one at least. What
 // is not finite counts as infinitely far.
 //
-// distances: of n contributions, as from PairDistances.
+// distances: of n contributions, the values of PairDistances.
 // pool: indices below n.
 std::vector<size_t> KrumOrder(absl::Span<const double> distances, size_t n,
                               const std::vector<size_t>& pool,

@@ -234,9 +234,9 @@ TEST_P(EveryStrategyTest, TwoShardsAreOne) {
       const auto more = high_model->Sums(high_in);
       ASSERT_TRUE(sums.ok() && more.ok());
       ASSERT_EQ(sums->size(), more->size());
-      for (size_t i = 0; i < sums->size(); ++i) (*sums)[i] += (*more)[i];
-      low_out = low_model->AggregateWith(low_in, *sums);
-      high_out = high_model->AggregateWith(high_in, *sums);
+      for (size_t i = 0; i < sums->size(); ++i) (*sums)[i].Add((*more)[i]);
+      low_out = low_model->AggregateWith(low_in, ValuesOf(*sums));
+      high_out = high_model->AggregateWith(high_in, ValuesOf(*sums));
     } else {
       low_out = low->Aggregate(low_in);
       high_out = high->Aggregate(high_in);

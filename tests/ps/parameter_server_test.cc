@@ -287,7 +287,7 @@ TEST_F(ParameterServerTest, WrongStrategiesAndOptionsAreErrorsOnTheDriver) {
               HasSubstr("must be in [0, 1), got 1.7"));
   // The actor checks too: it may be of another program.
   auto server = cluster_->CreateActor<ParameterServer>(
-      {}, std::string("mean"), StrategyOptions(), ServerOptions());
+      {}, std::string("mean"), StrategyOptions(), ServerOptions(), ShardRole());
   ASSERT_TRUE(server.ok());
   EXPECT_THAT(std::string(server->WaitReady(absl::Seconds(20)).message()),
               HasSubstr("no synchronisation strategy 'mean'"));

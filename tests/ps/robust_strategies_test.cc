@@ -95,17 +95,18 @@ TEST(PairDistancesTest, AddsUpAllFloatingPointTensors) {
        {{"a", Floats({3, 4})}, {"b", Doubles({1})}, {"n", Ints({9})}},
        {{"a", Floats({0, 1})}, {"b", Doubles({3})}, {"n", Ints({7})}}});
   // |(3, 4, 0)|^2, |(0, 1, 2)|^2, |(3, 3, 2)|^2
-  EXPECT_THAT(PairDistances(contributions), ElementsAre(25, 5, 22));
+  EXPECT_THAT(ValuesOf(PairDistances(contributions)), ElementsAre(25, 5, 22));
 }
 
 TEST(PairDistancesTest, OfLargeTensorsToo) {
   std::vector<float> zeros(700001), twos(700001, 2);
   const auto contributions =
       Contributions({{{"w", Floats(zeros)}}, {{"w", Floats(twos)}}});
-  EXPECT_THAT(PairDistances(contributions), ElementsAre(4.0 * 700001));
+  EXPECT_THAT(ValuesOf(PairDistances(contributions)),
+              ElementsAre(4.0 * 700001));
   auto half = Contributions({{{"w", Floats(zeros).to(at::kHalf)}},
                              {{"w", Floats(twos).to(at::kHalf)}}});
-  EXPECT_THAT(PairDistances(half), ElementsAre(4.0 * 700001));
+  EXPECT_THAT(ValuesOf(PairDistances(half)), ElementsAre(4.0 * 700001));
 }
 
 // Squared distances of 1, 2, 2.5, 4 and 100; the two closest (5 - 1 - 2) of

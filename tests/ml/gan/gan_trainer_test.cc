@@ -69,6 +69,33 @@ TEST_F(GanTrainerTest, SameSeedGivesTheSameRun) {
   EXPECT_TRUE(Equal(weights, *second.PullWeights()));
 }
 
+TEST_F(GanTrainerTest, TwoServersGiveTheRunOfOne) {
+  GanTrainer one(Options(1), TinyOptions());
+  ASSERT_EQ(one.Train({.epochs = 2}).status(), absl::OkStatus());
+  const NamedTensors weights = *one.PullWeights();
+  one.Shutdown();
+  train::TrainerOptions options = Options(1);
+  options.server_options.num_shards = 2;
+  GanTrainer two(options, TinyOptions());
+  ASSERT_EQ(two.Train({.epochs = 2}).status(), absl::OkStatus());
+  EXPECT_TRUE(Equal(weights, *two.PullWeights()));
+}
+
+TEST_F(GanTrainerTest, CompressedWeightsLeaveWorkersWithTheSameBits) {
+  train::TrainerOptions options = Options(1);
+  options.server_options.from_workers.method = ps::Compression::kInt8;
+  options.server_options.to_workers.method = ps::Compression::kFp16;
+  GanTrainer trainer(options, TinyOptions());
+  ASSERT_EQ(trainer.Train({.epochs = 3}).status(), absl::OkStatus());
+  const std::vector<NamedTensors> weights = WeightsOf(trainer);
+  EXPECT_TRUE(Equal(weights[0], weights[1]));
+  // The first time in full; then about 1 and 2 of 4 bytes, buffers aside.
+  const auto stats = trainer.GetSyncStats();
+  ASSERT_EQ(stats.status(), absl::OkStatus());
+  EXPECT_GT(stats->bytes_saved_pull, 0.45 * stats->bytes_pulled);
+  EXPECT_GT(stats->bytes_saved_push, 0.3 * stats->bytes_pushed);
+}
+
 TEST_F(GanTrainerTest, WorkersReportToABoard) {
   const Cluster cluster = cluster_.Connect();
   const auto board = *cluster.CreateActor<ProgressBoard>({});

@@ -1,0 +1,337 @@
+#include "ps/sharded_server.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "glog/logging.h"
+#include "ps/compression/block_codec.h"
+#include "ps/model_cut.h"
+#include "ps/model_pieces.h"
+#include "ps/weight_message.h"
+#include "runtime/base/ids.h"
+
+namespace miniray::ps {
+namespace {
+
+// So that what is computed block by block does not depend on the cut.
+static_assert(kCutGrid % kCodecBlock == 0 && kCutGrid % kSumBlock == 0);
+
+double SecondsSince(absl::Time start) {
+  return absl::ToDoubleSeconds(absl::Now() - start);
+}
+
+absl::Status FirstError(const std::vector<Outcome>& outcomes) {
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.status().ok()) return outcome.status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoWeights() {
+  return absl::FailedPreconditionError(
+      "the parameter server has no weights yet; call SyncFromWorkers or "
+      "PushWeights first");
+}
+
+}  // namespace
+
+ShardedServer::ShardedServer(const SyncStrategy* strategy,
+                             const ServerOptions* options,
+                             std::vector<AnyActorHandle> shards)
+    : strategy_(strategy), options_(*options), shards_(std::move(shards)) {}
+
+CallOptions ShardedServer::OptionsOf(Repeat repeat) const {
+  CallOptions options;
+  const bool comes_back = !options_.state_dir.empty();
+  options.max_retries = repeat == Repeat::kIfShardDies && comes_back ? -1 : 0;
+  return options;
+}
+
+absl::Status ShardedServer::Note(size_t shard, const absl::Status& error) {
+  settled_ = false;
+  if (absl::IsUnavailable(error)) shard_died_ = true;
+  return Annotate(error, absl::StrCat("shard ", shard, " of ", shards_.size()));
+}
+
+absl::Status ShardedServer::Settle() {
+  shard_died_ = false;
+  if (settled_) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(std::vector<PartState> states,
+                      CallAll<PartState>(Repeat::kIfShardDies, "GetPartState"));
+  const auto newest = std::max_element(
+      states.begin(), states.end(),
+      [](const auto& a, const auto& b) { return a.version < b.version; });
+  bool behind = false;
+  for (const PartState& state : states) {
+    if (state.id == newest->id) continue;
+    behind = true;
+    if (state.prepared != newest->id) {
+      return absl::DataLossError(absl::StrCat(
+          "the shards of the parameter server have weights of different "
+          "times, versions ",
+          newest->version, " and ", state.version,
+          "; restore their folders in ", options_.state_dir,
+          " from copies of one time, or begin anew"));
+    }
+  }
+  if (behind) {
+    MR_RETURN_IF_ERROR(Commit(newest->id));
+  } else if (std::any_of(states.begin(), states.end(), [](const auto& state) {
+               return !state.prepared.empty();
+             })) {
+    MR_RETURN_IF_ERROR(CallAllForNothing(Repeat::kIfShardDies, "AbandonPart",
+                                         /*reset=*/false));
+  }
+  state_ = *newest;
+  settled_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status ShardedServer::Commit(const std::string& id) {
+  return CallAllForNothing(Repeat::kIfShardDies, "CommitPart", id);
+}
+
+void ShardedServer::Abandon(bool reset) {
+  const absl::Status abandoned =
+      CallAllForNothing(Repeat::kIfShardDies, "AbandonPart", reset);
+  settled_ = abandoned.ok();
+  if (!abandoned.ok()) LOG(WARNING) << "taking weights back: " << abandoned;
+}
+
+absl::StatusOr<int64_t> ShardedServer::Finish(const absl::Status& prepared,
+                                              const std::string& id) {
+  if (!prepared.ok()) {
+    if (!shard_died_) Abandon(/*reset=*/false);
+    return prepared;
+  }
+  MR_RETURN_IF_ERROR(Commit(id));
+  settled_ = false;
+  MR_RETURN_IF_ERROR(Settle());  // Asks for the version.
+  return state_.version;
+}
+
+absl::StatusOr<SyncResult> ShardedServer::Sync(
+    const std::vector<AnyActorHandle>& workers, std::string sync_id) {
+  // One that a shard's death interrupts is told from the one before by it.
+  if (sync_id.empty()) sync_id = NewId("sync");
+  for (;;) {
+    MR_RETURN_IF_ERROR(Settle());
+    absl::StatusOr<SyncResult> result;
+    if (state_.last_sync == sync_id) {
+      SyncResult repeated = {
+          .version = state_.version,
+          .num_workers = static_cast<int64_t>(workers.size()),
+          .repeated = true};
+      const absl::Status pushed = Push(workers, {}, true, &repeated);
+      if (pushed.ok()) {
+        result = repeated;
+      } else {
+        result = pushed;
+      }
+    } else {
+      result = TrySync(workers, sync_id);
+    }
+    const bool again = !result.ok() && shard_died_ &&
+                       !options_.state_dir.empty() &&
+                       absl::IsUnavailable(result.status());
+    if (!again) return result;
+    LOG(WARNING) << "the synchronisation begins again: " << result.status();
+  }
+}
+
+absl::StatusOr<SyncResult> ShardedServer::TrySync(
+    const std::vector<AnyActorHandle>& workers, const std::string& sync_id) {
+  SyncResult result = {.num_workers = static_cast<int64_t>(workers.size())};
+  const std::string id = NewId("weights");
+  absl::Time start = absl::Now();
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<PulledPart> pulled,
+      CallAll<PulledPart>(Repeat::kIfShardDies, "PullPart", workers, id));
+  const absl::StatusOr<std::vector<LeftOutWorker>> left_out =
+      Merge(pulled, workers.size());
+  if (!left_out.ok()) {
+    Abandon(/*reset=*/false);
+    return left_out.status();
+  }
+  for (const PulledPart& part : pulled) {
+    result.bytes += part.bytes;
+    result.bytes_saved += part.bytes_saved;
+  }
+  for (const LeftOutWorker& worker : *left_out) {
+    ++(worker.refused ? result.num_refused : result.num_lost);
+  }
+  result.seconds_pull = SecondsSince(start);
+
+  start = absl::Now();
+  std::vector<WideSum> sums;
+  if (dynamic_cast<const WholeModelStrategy*>(strategy_) != nullptr) {
+    const auto parts =
+        CallAll<std::vector<WideSum>>(Repeat::kNo, "SumPart", id, *left_out);
+    if (!parts.ok()) {
+      if (!shard_died_) Abandon(/*reset=*/false);
+      return parts.status();
+    }
+    sums.resize(parts->front().size());
+    for (const std::vector<WideSum>& part : *parts) {
+      for (size_t i = 0; i < std::min(sums.size(), part.size()); ++i) {
+        sums[i].Add(part[i]);
+      }
+    }
+  }
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<AggregatedPart> aggregated,
+      CallAll<AggregatedPart>(Repeat::kNo, "AggregatePart", workers, id,
+                              sync_id, *left_out, sums));
+  for (const AggregatedPart& part : aggregated) {
+    if (part.strategy.status().ok()) continue;
+    Abandon(/*reset=*/true);
+    return part.strategy.status();
+  }
+  for (const AggregatedPart& part : aggregated) {
+    if (part.save.status().ok()) continue;
+    Abandon(/*reset=*/false);
+    return part.save.status();
+  }
+  MR_ASSIGN_OR_RETURN(result.version, Finish(absl::OkStatus(), id));
+  result.seconds_aggregate = SecondsSince(start);
+  MR_RETURN_IF_ERROR(Push(workers, *left_out, true, &result));
+  return result;
+}
+
+absl::StatusOr<std::vector<LeftOutWorker>> ShardedServer::Merge(
+    const std::vector<PulledPart>& pulled, size_t num_workers) const {
+  std::map<int64_t, LeftOutWorker> merged;
+  for (const PulledPart& part : pulled) {
+    MR_RETURN_IF_ERROR(part.outcome.status());
+    for (const LeftOutWorker& worker : part.left_out) {
+      const auto [it, is_new] = merged.emplace(worker.worker, worker);
+      // One that is late for one shard is not waited for by any.
+      if (!is_new && !worker.refused) it->second = worker;
+    }
+  }
+  const auto left =
+      static_cast<int64_t>(num_workers) - static_cast<int64_t>(merged.size());
+  std::vector<LeftOutWorker> left_out;
+  for (const auto& [index, worker] : merged) left_out.push_back(worker);
+  if (left >= std::max<int64_t>(1, options_.min_workers) || left_out.empty()) {
+    return left_out;
+  }
+  return Annotate(
+      left_out.front().why.status(),
+      absl::StrCat(left, " of ", num_workers,
+                   " workers are left over all shards, and min_workers is ",
+                   options_.min_workers));
+}
+
+absl::Status ShardedServer::Push(const std::vector<AnyActorHandle>& workers,
+                                 const std::vector<LeftOutWorker>& left_out,
+                                 bool of_sync, SyncResult* result) {
+  const absl::Time start = absl::Now();
+  MR_ASSIGN_OR_RETURN(const std::vector<PushedPart> pushed,
+                      CallAll<PushedPart>(Repeat::kIfShardDies, "PushPart",
+                                          workers, left_out, of_sync));
+  for (const PushedPart& part : pushed) {
+    MR_RETURN_IF_ERROR(part.outcome.status());
+    result->bytes += part.bytes;
+    result->bytes_saved += part.bytes_saved;
+  }
+  result->seconds_push = SecondsSince(start);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NamedTensors> ShardedServer::PullWeights() {
+  MR_RETURN_IF_ERROR(Settle());
+  if (state_.id.empty()) return NoWeights();
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<ReadOnly<WeightMessage>> parts,
+      CallAll<ReadOnly<WeightMessage>>(Repeat::kIfShardDies, "GetPart"));
+  std::vector<const WeightMessage*> pointers;
+  for (const auto& part : parts) pointers.push_back(&part.value);
+  return JoinParts(pointers);
+}
+
+absl::StatusOr<int64_t> ShardedServer::PushWeights(
+    const NamedTensors& weights) {
+  MR_RETURN_IF_ERROR(Settle());
+  MR_ASSIGN_OR_RETURN(const std::vector<ModelPart> parts,
+                      CutModel(weights, static_cast<int64_t>(shards_.size())));
+  const std::string id = NewId("weights");
+  std::vector<ObjectRef<Outcome>> calls;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const ReadOnly<WeightMessage> part = {
+        {.part = static_cast<int64_t>(i),
+         .num_parts = static_cast<int64_t>(shards_.size()),
+         .tensors = TensorsOfPart(weights, parts[i]),
+         .parts = PlacesOfPart(weights, parts[i])}};
+    calls.push_back(shards_[i].CallByNameWith<Outcome>(
+        OptionsOf(Repeat::kIfShardDies), "SetPart", part, id));
+  }
+  const absl::StatusOr<std::vector<Outcome>> outcomes = Await(std::move(calls));
+  return Finish(outcomes.ok() ? FirstError(*outcomes) : outcomes.status(), id);
+}
+
+absl::StatusOr<int64_t> ShardedServer::StartFromWorkers(
+    const std::vector<AnyActorHandle>& workers) {
+  MR_RETURN_IF_ERROR(Settle());
+  const std::string id = NewId("weights");
+  const absl::StatusOr<std::vector<Outcome>> outcomes =
+      CallAll<Outcome>(Repeat::kIfShardDies, "StartPart", workers, id);
+  MR_ASSIGN_OR_RETURN(
+      const int64_t version,
+      Finish(outcomes.ok() ? FirstError(*outcomes) : outcomes.status(), id));
+  SyncResult ignored;
+  MR_RETURN_IF_ERROR(Push(workers, {}, false, &ignored));
+  return version;
+}
+
+absl::Status ShardedServer::PushToWorkers(
+    const std::vector<AnyActorHandle>& workers) {
+  MR_RETURN_IF_ERROR(Settle());
+  if (state_.id.empty()) return NoWeights();
+  SyncResult ignored;
+  return Push(workers, {}, false, &ignored);
+}
+
+absl::Status ShardedServer::SetWorkerWeight(int worker_id, double weight) {
+  MR_RETURN_IF_ERROR(Settle());
+  return CallAllForNothing(Repeat::kIfShardDies, "SetWorkerWeight", worker_id,
+                           weight);
+}
+
+absl::StatusOr<SyncStats> ShardedServer::GetStats() {
+  MR_RETURN_IF_ERROR(Settle());
+  MR_ASSIGN_OR_RETURN(const std::vector<SyncStats> parts,
+                      CallAll<SyncStats>(Repeat::kIfShardDies, "GetStats"));
+  SyncStats all = parts.front();
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const SyncStats& part = parts[i];
+    const auto most = [](auto* value, auto of_part) {
+      *value = std::max(*value, of_part);
+    };
+    // Parts whose push did not reach all were not synchronised.
+    all.num_syncs = std::min(all.num_syncs, part.num_syncs);
+    all.num_tensors += part.num_tensors;
+    // Counts of a process: those of the shard that lives longest.
+    most(&all.contributions_accepted, part.contributions_accepted);
+    most(&all.contributions_refused, part.contributions_refused);
+    most(&all.contributions_lost, part.contributions_lost);
+    most(&all.num_saves, part.num_saves);
+    most(&all.seconds_pull, part.seconds_pull);
+    most(&all.seconds_aggregate, part.seconds_aggregate);
+    most(&all.seconds_push, part.seconds_push);
+    all.num_restarts += part.num_restarts;
+    all.bytes_pulled += part.bytes_pulled;
+    all.bytes_pushed += part.bytes_pushed;
+    all.bytes_saved_pull += part.bytes_saved_pull;
+    all.bytes_saved_push += part.bytes_saved_push;
+    if (part.warnings.size() > all.warnings.size()) {
+      all.warnings = part.warnings;
+    }
+  }
+  return all;
+}
+
+}  // namespace miniray::ps

@@ -1,0 +1,62 @@
+// What a parameter server tells of its work.
+
+#ifndef MINIRAY_PS_SYNC_RESULT_H_
+#define MINIRAY_PS_SYNC_RESULT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ps/gradient_messages.h"
+#include "runtime/wire/codec.h"
+
+namespace miniray::ps {
+
+// What one synchronisation did.
+struct SyncResult {
+  int64_t version = 0;  // Of the weights that the workers now hold.
+  int64_t num_workers = 0;
+  int64_t num_refused = 0;  // Workers left out by NonFinitePolicy.
+  int64_t num_lost = 0;     // Left out since they failed, died or were late.
+  bool repeated = false;    // By SyncOnce: only the push was done again.
+  int64_t bytes = 0;        // Of tensors, pulled and pushed, as they travelled.
+  int64_t bytes_saved = 0;  // By compression.
+  double seconds_pull = 0;  // The checks included: they overlap.
+  double seconds_aggregate = 0;
+  double seconds_push = 0;
+};
+MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
+               repeated, bytes, bytes_saved, seconds_pull, seconds_aggregate,
+               seconds_push);
+
+// The server's life so far.
+struct SyncStats {
+  std::string strategy;   // Name and options: "momentum (momentum=0.9)".
+  int64_t version = 0;    // How often the weights changed; 0: there are none.
+  int64_t num_syncs = 0;  // Synchronisations that reached every worker.
+  bool initialized = false;  // There are weights.
+  int64_t num_tensors = 0;
+  int64_t contributions_accepted = 0;  // Totals over all synchronisations.
+  int64_t contributions_refused = 0;   // Left out by NonFinitePolicy.
+  int64_t contributions_lost = 0;      // Of workers that failed or were late.
+  std::vector<std::string> warnings;  // Who was left out, and why; the last 20.
+  int64_t num_saves = 0;     // Of the state, by this process of the server.
+  int64_t num_restarts = 0;  // Of the server.
+  int64_t bytes_pulled = 0;  // As they travelled.
+  int64_t bytes_pushed = 0;
+  int64_t bytes_saved_pull = 0;  // By compression.
+  int64_t bytes_saved_push = 0;
+  double seconds_pull = 0;
+  double seconds_aggregate = 0;
+  double seconds_push = 0;
+  GradientStats gradients;  // Of strategies that take them.
+};
+MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
+               num_tensors, contributions_accepted, contributions_refused,
+               contributions_lost, warnings, num_saves, num_restarts,
+               bytes_pulled, bytes_pushed, bytes_saved_pull, bytes_saved_push,
+               seconds_pull, seconds_aggregate, seconds_push, gradients);
+
+}  // namespace miniray::ps
+
+#endif  // MINIRAY_PS_SYNC_RESULT_H_

@@ -1,0 +1,439 @@
+// Parameter servers of several shards, with real processes.
+
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ATen/ops/arange.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/parameter_server.h"
+#include "ps/strategy_registry.h"
+#include "tests/ps/exchange_worker.h"
+#include "tests/ps/tensors.h"
+#include "tests/runtime/test_cluster.h"
+
+namespace miniray::ps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kShards = 3;
+
+// 33,633 + 4,097 + 7 floats and a counter: about three parts of 12,579 floats,
+// so the first tensor is cut twice.
+NamedTensors Model(double phase) {
+  const auto wave = [phase](int64_t size) {
+    return at::arange(size).mul(0.37).add(phase).sin().to(at::kFloat);
+  };
+  return {{"fc.weight", wave(101 * 333).view({101, 333})},
+          {"bn.running_var", wave(4097).abs()},
+          {"bias", wave(7)},
+          {"count", Ints({static_cast<int64_t>(phase)})}};
+}
+
+class ShardedServerTest : public ::testing::Test {
+ protected:
+  void StartWorkers(int count) {
+    for (int i = 0; i < count; ++i) {
+      auto worker =
+          cluster_.CreateActor<Worker>({.resources = {.cpu = 0}}, Model(i));
+      ASSERT_TRUE(worker.ok()) << worker.status();
+      workers_.push_back(*worker);
+      handles_.push_back(*worker);
+    }
+  }
+
+  void ResetWorkers() {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const absl::Status set =
+          workers_[i]
+              .Call<&Worker::SetWeights>(Model(static_cast<double>(i)))
+              .Get();
+      ASSERT_TRUE(set.ok()) << set;
+    }
+  }
+
+  ActorHandle<ParameterServer> StartServer(
+      const ServerOptions& options, const std::string& strategy = "average",
+      const StrategyOptions& strategy_options = {}) {
+    auto server =
+        CreateParameterServer(cluster_, strategy, strategy_options, options);
+    EXPECT_TRUE(server.ok()) << server.status();
+    return *server;
+  }
+
+  void Train(int step) {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      NamedTensors update = Model(static_cast<double>(i) + 10.0 * step);
+      for (auto& [name, tensor] : update) {
+        if (tensor.scalar_type() == at::kFloat) tensor.mul_(0.01);
+      }
+      const absl::Status trained = workers_[i].Call<&Worker::Add>(update).Get();
+      ASSERT_TRUE(trained.ok()) << trained;
+    }
+  }
+
+  absl::StatusOr<SyncResult> Sync(const ActorHandle<ParameterServer>& server) {
+    return server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  }
+
+  NamedTensors WeightsOf(size_t worker) {
+    auto weights = workers_[worker].Call<&Worker::GetWeights>().Get();
+    EXPECT_TRUE(weights.ok()) << weights.status();
+    return *std::move(weights);
+  }
+
+  static void ExpectSame(const NamedTensors& a, const NamedTensors& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].first, b[i].first);
+      EXPECT_TRUE(SameBits(a[i].second, b[i].second)) << a[i].first;
+    }
+  }
+
+  void ExpectAllTheSame() {
+    const NamedTensors first = WeightsOf(0);
+    for (size_t i = 1; i < workers_.size(); ++i) {
+      ExpectSame(WeightsOf(i), first);
+    }
+  }
+
+  static std::vector<AnyActorHandle> ShardsOf(
+      const ActorHandle<ParameterServer>& server) {
+    auto shards = server.Call<&ParameterServer::GetShards>().Get();
+    EXPECT_TRUE(shards.ok()) << shards.status();
+    return *std::move(shards);
+  }
+
+  static std::string Folder(absl::string_view name) {
+    const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
+    std::filesystem::remove_all(folder);
+    return folder;
+  }
+
+  TestCluster nodes_{{.node_cpus = {64, 64},
+                      .head = {.max_restart_delay = absl::Milliseconds(100)}}};
+  Cluster cluster_ = nodes_.Connect();
+  std::vector<ActorHandle<Worker>> workers_;
+  std::vector<AnyActorHandle> handles_;
+};
+
+TEST_F(ShardedServerTest, EveryStrategyHasTheBitsOfOneShard) {
+  StartWorkers(7);  // As bulyan needs.
+  for (const std::string& name : StrategyRegistry::Get().NamesTaking(false)) {
+    SCOPED_TRACE(name);
+    StrategyOptions options;
+    if (name == "dp") options = {{"seed", 5}, {"inner", "fedadam"}};
+    const auto run = [&](int64_t num_shards, NamedTensors* pulled) {
+      ResetWorkers();
+      const auto server =
+          StartServer({.num_shards = num_shards}, name, options);
+      auto started =
+          server.Call<&ParameterServer::StartFromWorkers>(handles_).Get();
+      EXPECT_TRUE(started.ok()) << started.status();
+      for (int step = 0; step < 3; ++step) {
+        Train(step);
+        const auto result = Sync(server);
+        EXPECT_TRUE(result.ok()) << result.status();
+      }
+      ExpectAllTheSame();
+      auto weights = server.Call<&ParameterServer::PullWeights>().Get();
+      EXPECT_TRUE(weights.ok()) << weights.status();
+      if (weights.ok()) *pulled = *std::move(weights);
+      EXPECT_TRUE(StopParameterServer(server).ok());
+      return WeightsOf(0);
+    };
+    NamedTensors pulled_one, pulled_three;
+    const NamedTensors one = run(1, &pulled_one);
+    const NamedTensors three = run(kShards, &pulled_three);
+    ExpectSame(three, one);
+    ExpectSame(pulled_three, pulled_one);
+  }
+}
+
+TEST_F(ShardedServerTest, CompressedTheyHaveTheBitsOfOneShardToo) {
+  StartWorkers(3);
+  for (const Compression method : {Compression::kFp16, Compression::kBf16,
+                                   Compression::kInt8, Compression::kTopK}) {
+    const auto run = [&](int64_t num_shards, int64_t* bytes) {
+      ResetWorkers();
+      const auto server = StartServer({.from_workers = {.method = method},
+                                       .to_workers = {.method = method},
+                                       .num_shards = num_shards},
+                                      "momentum");
+      for (int step = 0; step < 3; ++step) {
+        Train(step);
+        const auto result = Sync(server);
+        EXPECT_TRUE(result.ok()) << result.status();
+        if (result.ok()) *bytes = result->bytes;
+      }
+      ExpectAllTheSame();
+      EXPECT_TRUE(StopParameterServer(server).ok());
+      return WeightsOf(0);
+    };
+    int64_t bytes_one = 0, bytes_three = 0;
+    const NamedTensors one = run(1, &bytes_one);
+    const NamedTensors three = run(kShards, &bytes_three);
+    ExpectSame(three, one);
+    EXPECT_EQ(bytes_three, bytes_one);
+  }
+}
+
+TEST_F(ShardedServerTest, ItIsOneServerToItsUser) {
+  StartWorkers(2);
+  const auto server = StartServer({.num_shards = kShards}, "weighted");
+  EXPECT_EQ(server.Call<&ParameterServer::PullWeights>().Get().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::SetWorkerWeight>(0, 3.0).Get().ok());
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::SetWorkerWeight>(1, 1.0).Get().ok());
+  const auto result = Sync(server);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->version, 1);
+  constexpr int64_t kBytes = 4 * (33'633 + 4'097 + 7) + 8;
+  EXPECT_EQ(result->bytes, 2 * 2 * kBytes);
+  const NamedTensors model = WeightsOf(0);
+  EXPECT_EQ(model[0].second.sizes(), at::IntArrayRef({101, 333}));
+  EXPECT_NEAR(Values(model[2].second)[0],
+              0.75 * std::sin(0) + 0.25 * std::sin(1), 1e-6);
+  const auto stats = server.Call<&ParameterServer::GetStats>().Get();
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_EQ(stats->version, 1);
+  EXPECT_EQ(stats->num_syncs, 1);
+  EXPECT_EQ(stats->num_tensors, 4);
+  EXPECT_EQ(stats->contributions_accepted, 2);
+  EXPECT_EQ(stats->bytes_pulled, 2 * kBytes);
+  // From a checkpoint.
+  EXPECT_EQ(*server.Call<&ParameterServer::PushWeights>(Model(9)).Get(), 2);
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::PushToWorkers>(handles_).Get().ok());
+  ExpectSame(WeightsOf(1), Model(9));
+  // Of another shape with the same elements.
+  NamedTensors other = Model(9);
+  other[0].second = other[0].second.view({333, 101});
+  EXPECT_THAT(server.Call<&ParameterServer::PushWeights>(other)
+                  .Get()
+                  .status()
+                  .ToString(),
+              HasSubstr("other shapes"));
+  EXPECT_EQ(server.Call<&ParameterServer::GetStats>().Get()->version, 2);
+  // Once for each id.
+  Train(1);
+  auto once = [&] {
+    return server.Call<&ParameterServer::SyncOnce>(handles_, "a").Get();
+  };
+  EXPECT_FALSE(once()->repeated);
+  const auto again = once();
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->repeated);
+  EXPECT_EQ(again->version, 3);
+}
+
+TEST_F(ShardedServerTest, ShardsLieOnDifferentNodesAndEndTogether) {
+  const auto server = StartServer({.num_shards = 2});
+  ASSERT_TRUE(server.WaitReady().ok());
+  const std::vector<AnyActorHandle> shards = ShardsOf(server);
+  ASSERT_EQ(shards.size(), 2);
+  std::set<std::string> node_ids;
+  std::vector<int64_t> pids = {nodes_.Info(server).pid()};
+  for (const AnyActorHandle& shard : shards) {
+    ASSERT_TRUE(shard.WaitReady().ok());
+    node_ids.insert(nodes_.Info(shard).node_id());
+    pids.push_back(nodes_.Info(shard).pid());
+  }
+  EXPECT_EQ(node_ids.size(), 2);
+  ASSERT_TRUE(StopParameterServer(server).ok());
+  for (const int64_t pid : pids) {
+    EXPECT_TRUE(Eventually([&] { return !ProcessLives(pid); })) << pid;
+  }
+}
+
+TEST_F(ShardedServerTest, OneBadPartAndNoShardChanges) {
+  StartWorkers(3);
+  const auto server = StartServer({.num_shards = kShards});
+  ASSERT_TRUE(Sync(server).ok());
+  const NamedTensors before = WeightsOf(0);
+  NamedTensors update = Model(0);
+  for (auto& [name, tensor] : update) tensor.zero_();
+  update[2].second[3] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(workers_[1].Call<&Worker::Add>(update).Get().ok());
+  EXPECT_THAT(Sync(server).status().ToString(),
+              AllOf(HasSubstr("worker 1 (Worker"), HasSubstr("'bias'"),
+                    HasSubstr("infinite or NaN")));
+  ExpectSame(WeightsOf(0), before);
+  EXPECT_EQ(server.Call<&ParameterServer::GetStats>().Get()->version, 1);
+  // It goes on when the worker is well again.
+  ASSERT_TRUE(workers_[1].Call<&Worker::SetWeights>(before).Get().ok());
+  ASSERT_TRUE(Sync(server).ok());
+  ExpectSame(WeightsOf(2), before);
+}
+
+TEST_F(ShardedServerTest, WhoIsLeftOutByOneShardIsLeftOutByAll) {
+  StartWorkers(3);
+  const auto server = StartServer({.non_finite = NonFinitePolicy::kDropWorker,
+                                   .min_workers = 1,
+                                   .num_shards = kShards});
+  NamedTensors update = Model(0);
+  for (auto& [name, tensor] : update) tensor.zero_();
+  update[2].second[3] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(workers_[1].Call<&Worker::Add>(update).Get().ok());
+  const auto result = Sync(server);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_refused, 1);
+  // The first element, of the first part, is of workers 0 and 2 alone.
+  EXPECT_NEAR(Values(WeightsOf(1)[0].second.flatten())[0],
+              (std::sin(0) + std::sin(2)) / 2, 1e-6);
+  ExpectAllTheSame();
+  const auto stats = server.Call<&ParameterServer::GetStats>().Get();
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_EQ(stats->contributions_accepted, 2);
+  EXPECT_THAT(stats->warnings, ElementsAre(HasSubstr("worker 1 (Worker")));
+}
+
+TEST_F(ShardedServerTest, ADeadShardIsAnErrorThatNamesIt) {
+  StartWorkers(2);
+  const auto server = StartServer({.num_shards = kShards});
+  ASSERT_TRUE(Sync(server).ok());
+  ASSERT_TRUE(ShardsOf(server)[1].Kill().ok());
+  ASSERT_TRUE(Eventually([&] { return !Sync(server).ok(); }));
+  EXPECT_THAT(Sync(server).status().ToString(),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("shard 1 of 3")));
+}
+
+TEST_F(ShardedServerTest, ModelsThatAreTooSmallSayHowManyShardsTheyTake) {
+  auto small = cluster_.CreateActor<Worker>({.resources = {.cpu = 0}},
+                                            NamedTensors{{"w", Floats({1})}});
+  ASSERT_TRUE(small.ok());
+  const auto server = StartServer({.num_shards = 2});
+  const std::vector<AnyActorHandle> handles = {*small};
+  EXPECT_THAT(
+      server.Call<&ParameterServer::SyncFromWorkers>(handles)
+          .Get()
+          .status()
+          .ToString(),
+      AllOf(HasSubstr("worker 0"), HasSubstr("num_shards from 1 to 1")));
+}
+
+TEST_F(ShardedServerTest, WrongOptionsAreErrorsOnTheDriver) {
+  for (const ServerOptions& wrong :
+       {ServerOptions{.num_shards = 0}, ServerOptions{.num_shards = 5000},
+        ServerOptions{.state_dir = "x", .save_every = 2, .num_shards = 2}}) {
+    EXPECT_EQ(
+        CreateParameterServer(cluster_, "average", {}, wrong).status().code(),
+        absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_THAT(CreateParameterServer(cluster_, "sgd", {}, {.num_shards = 2})
+                  .status()
+                  .ToString(),
+              HasSubstr("have no effect"));
+}
+
+TEST_F(ShardedServerTest, AFolderOfAnotherCutIsRefused) {
+  StartWorkers(1);
+  const std::string folder = Folder("cut");
+  const auto two = StartServer({.state_dir = folder, .num_shards = 2});
+  ASSERT_TRUE(Sync(two).ok());
+  ASSERT_TRUE(StopParameterServer(two).ok());
+  for (const int64_t num_shards : {1, 3}) {
+    const auto other =
+        StartServer({.state_dir = folder, .num_shards = num_shards});
+    const std::string error = num_shards == 1
+                                  ? other.WaitReady().ToString()
+                                  : ShardsOf(other)[0].WaitReady().ToString();
+    EXPECT_THAT(error, AllOf(HasSubstr(folder), HasSubstr("number of shards"),
+                             HasSubstr("use another folder")));
+    (void)StopParameterServer(other);
+  }
+  const auto next = StartServer({.state_dir = folder, .num_shards = 2});
+  EXPECT_EQ(next.Call<&ParameterServer::GetStats>().Get()->version, 1);
+}
+
+// Trains and synchronises; kills shards and the server in front `kills` times,
+// somewhere.
+class ShardedSurvivalTest : public ShardedServerTest,
+                            public testing::WithParamInterface<std::string> {
+ protected:
+  NamedTensors Run(const std::string& name, int kills, uint64_t seed) {
+    constexpr int kSyncs = 20;
+    std::mt19937_64 random(seed);
+    StartWorkers(7);
+    const auto server =
+        StartServer({.state_dir = Folder(name),
+                     .from_workers = {.method = Compression::kInt8},
+                     .num_shards = kShards},
+                    GetParam());
+    EXPECT_TRUE(server.WaitReady().ok());
+    std::vector<AnyActorHandle> victims = ShardsOf(server);
+    victims.push_back(server);
+    for (const AnyActorHandle& victim : victims) {
+      EXPECT_TRUE(victim.WaitReady().ok());
+    }
+    int killed = 0;
+    for (int sync = 0; sync < kSyncs; ++sync) {
+      Train(sync);
+      auto call =
+          server.With({.max_retries = -1})
+              .Call<&ParameterServer::SyncOnce>(handles_, absl::StrCat(sync));
+      if (static_cast<int>(random() % static_cast<uint64_t>(kSyncs - sync)) <
+          kills - killed) {
+        const AnyActorHandle& victim = victims[random() % victims.size()];
+        const int64_t pid = nodes_.Info(victim).pid();
+        // Before, while or after it pulls, prepares, commits, pushes.
+        absl::SleepFor(absl::Microseconds(random() % 30'000));
+        EXPECT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+        EXPECT_TRUE(Eventually([&] {
+          return nodes_.Info(victim).pid() != pid && victim.WaitReady().ok();
+        }));
+        ++killed;
+      }
+      const auto result = call.Get();
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return {};
+      EXPECT_EQ(result->version, sync + 1);
+    }
+    EXPECT_EQ(killed, kills);
+    const auto stats = server.With({.max_retries = -1})
+                           .Call<&ParameterServer::GetStats>()
+                           .Get();
+    EXPECT_TRUE(stats.ok()) << stats.status();
+    if (stats.ok()) {
+      EXPECT_EQ(stats->version, kSyncs);
+      EXPECT_EQ(stats->num_syncs, kSyncs);
+    }
+    ExpectAllTheSame();
+    NamedTensors weights = WeightsOf(0);
+    EXPECT_TRUE(StopParameterServer(server).ok());
+    for (const auto& worker : workers_) EXPECT_TRUE(worker.Kill().ok());
+    workers_.clear();
+    handles_.clear();
+    return weights;
+  }
+};
+
+TEST_P(ShardedSurvivalTest, KilledTwelveTimesItEndsWhereItWouldHave) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const NamedTensors undisturbed = Run("undisturbed", 0, seed);
+  const NamedTensors killed = Run("killed", 12, seed);
+  ASSERT_FALSE(undisturbed.empty());
+  ExpectSame(killed, undisturbed);
+}
+INSTANTIATE_TEST_SUITE_P(Strategies, ShardedSurvivalTest,
+                         testing::Values("momentum", "fedadam", "bulyan"));
+
+}  // namespace
+}  // namespace miniray::ps
+
+TEST_CLUSTER_MAIN()
