@@ -21,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "ps/compression/difference.h"
 #include "ps/order_kernels.h"
 #include "ps/strategy_registry.h"
 #include "ps/tensor_math.h"
@@ -45,6 +46,10 @@ set of weights, where they already lie in memory.
 The peer reads the same four arrays and writes a fifth, with one instruction of
 arithmetic for each that it reads. Kernels run on one and on two threads;
 strategies as in the server, on all cores, against the loop on as many.
+
+Compression: of the difference between two workers, with what it loses, as a
+worker does it; and back, as the server does. In the same time the peer reads
+and writes more.
 
 Extra memory of a strategy: the most that a process uses in three aggregations,
 less the workers' weights, the server's, and the result, in models.
@@ -164,6 +169,40 @@ struct Running {
   }
 };
 
+// The difference between two workers, on its way to the server.
+struct Compressed {
+  ps::CompressionOptions compression;
+  NamedTensors encoded;
+
+  // Both return seconds.
+  double Encode(const Workers& workers) {
+    const absl::Time start = absl::Now();
+    encoded = ps::EncodeDifference({.compression = compression,
+                                    .to = &workers.contributions()[0].tensors,
+                                    .from = &workers.contributions()[1].tensors,
+                                    .wants_lost = true})
+                  .encoded;
+    return SecondsSince(start);
+  }
+  absl::StatusOr<double> Decode(const Workers& workers) const {
+    const absl::Time start = absl::Now();
+    MR_RETURN_IF_ERROR(ps::ApplyDifference(compression, encoded,
+                                           workers.contributions()[1].tensors)
+                           .status());
+    return SecondsSince(start);
+  }
+};
+
+std::vector<Compressed> Compressions() {
+  using ps::Compression;
+  std::vector<Compressed> all;
+  for (const Compression method : {Compression::kFp16, Compression::kBf16,
+                                   Compression::kInt8, Compression::kTopK}) {
+    all.push_back({.compression = {.method = method}});
+  }
+  return all;
+}
+
 // In a process of its own, where no memory is left over from others: "INDEX
 // BYTES" -> bytes beyond workers, server and result.
 absl::StatusOr<std::string> ExtraMemory(const std::string& command) {
@@ -244,6 +283,15 @@ absl::Status Measure(Table* table) {
     measurements.push_back(
         {strategies[i].name, [&, i] { return running[i].Aggregate(workers); }});
   }
+  const size_t first_compression = measurements.size();
+  std::vector<Compressed> compressions = Compressions();
+  for (Compressed& each : compressions) {
+    const std::string name = ps::ToString(each.compression);
+    measurements.push_back(
+        {"compress " + name, [&] { return each.Encode(workers); }});
+    measurements.push_back(
+        {"decompress " + name, [&] { return each.Decode(workers); }});
+  }
   MR_ASSIGN_OR_RETURN(const std::vector<double> seconds,
                       MeasureInTurn(measurements, table));
 
@@ -276,6 +324,13 @@ absl::Status Measure(Table* table) {
       row.at_most = kMostForSorting;
     }
     table->Add(std::move(row));
+  }
+  for (size_t i = first_compression; i < measurements.size(); ++i) {
+    table->Add({.what = measurements[i].name,
+                .unit = "ms",
+                .ours = seconds[i] * 1e3,
+                .peer_name = "read and write, all cores",
+                .peer = seconds[first_strategy - 1] * 1e3});
   }
   for (size_t i = 0; i < strategies.size(); ++i) {
     table->Add({.what = "extra memory of " + strategies[i].name,
