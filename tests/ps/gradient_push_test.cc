@@ -156,6 +156,9 @@ class KilledServerTest : public GradientPushTest,
     options.state_dir = StateFolder(folder);
     const auto server = StartServer(options);
     EXPECT_TRUE(server.WaitReady().ok());
+    // Else the first worker to join brings them, and that may be any.
+    EXPECT_TRUE(
+        server.Call<&ParameterServer::PushWeights>(Model(0)).Get().ok());
     std::vector<ObjectRef<int64_t>> training;
     for (const auto& worker : workers_) {
       training.push_back(worker.Call<&Worker::Train>(server, kSteps));
