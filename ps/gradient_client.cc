@@ -7,38 +7,17 @@
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
-namespace {
-
-// A server that is killed right after its reply takes the reply's shared memory
-// with it. All calls may be made again: the next process answers them. Bounded,
-// in case that is not why.
-constexpr int kMaxLostReplies = 10;
-
-template <class Call>
-auto UntilRead(Call call) {
-  auto reply = call();
-  for (int i = 0; i < kMaxLostReplies && absl::IsNotFound(reply.status());
-       ++i) {
-    LOG(WARNING) << "asks again: " << reply.status().message();
-    reply = call();
-  }
-  return reply;
-}
-
-}  // namespace
-
 GradientClient::GradientClient(ActorHandle<ParameterServer> server,
                                int worker_id)
     : server_(std::move(server)), worker_id_(worker_id) {}
 
 absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Join(
     const NamedTensors& weights, const std::vector<std::string>& buffers) {
-  MR_ASSIGN_OR_RETURN(JoinReply reply, UntilRead([&] {
-                        return server_.With(Retries())
-                            .Call<&ParameterServer::JoinGradients>(
-                                worker_id_, weights, buffers)
-                            .Get();
-                      }));
+  MR_ASSIGN_OR_RETURN(
+      JoinReply reply,
+      server_.With(Retries())
+          .Call<&ParameterServer::JoinGradients>(worker_id_, weights, buffers)
+          .Get());
   version_ = reply.model.version;
   last_sequence_ = reply.last_sequence;
   return std::move(reply.model.weights);
@@ -51,11 +30,10 @@ absl::StatusOr<PushReply> GradientClient::Push(
         "worker ", worker_id_, " has no weights of the server; call Join"));
   }
   const PushId id = {.worker = worker_id_, .sequence = last_sequence_ + 1};
-  absl::StatusOr<PushReply> reply = UntilRead([&] {
-    return server_.With(Retries())
-        .Call<&ParameterServer::PushGradients>(gradients, version_, id)
-        .Get();
-  });
+  absl::StatusOr<PushReply> reply =
+      server_.With(Retries())
+          .Call<&ParameterServer::PushGradients>(gradients, version_, id)
+          .Get();
   if (absl::IsOutOfRange(reply.status())) {
     // The server restarted from an older version than it had given out.
     LOG(WARNING) << reply.status().message();
@@ -71,11 +49,10 @@ absl::StatusOr<PushReply> GradientClient::Push(
 }
 
 absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Pull() {
-  MR_ASSIGN_OR_RETURN(VersionedWeights model, UntilRead([&] {
-                        return server_.With(Retries())
-                            .Call<&ParameterServer::PullVersionedWeights>()
-                            .Get();
-                      }));
+  MR_ASSIGN_OR_RETURN(VersionedWeights model,
+                      server_.With(Retries())
+                          .Call<&ParameterServer::PullVersionedWeights>()
+                          .Get());
   version_ = model.version;
   return std::move(model.weights);
 }
