@@ -102,6 +102,14 @@ void HeadLink::DialLoop() {
 }
 
 absl::Status HeadLink::RunStream(absl::Duration* backoff) {
+  {
+    absl::MutexLock lock(&mu_);
+    auto may_speak = [this] {
+      mu_.AssertHeld();
+      return !silent_ || ended_;
+    };
+    mu_.Await(absl::Condition(&may_speak));
+  }
   auto context = std::make_unique<grpc::ClientContext>();
   AddToken(context.get(), options_.token);
   v1::NodeMessage registration;
@@ -111,6 +119,7 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
   {
     absl::MutexLock lock(&mu_);
     if (ended_) return absl::CancelledError("stopping");
+    if (silent_) return absl::CancelledError("the node starts anew");
     context_ = context.get();
     // A call that fails at once hardly gives a connection the time to come
     // about: only waiting calls drive it. At first the reason is of interest.
@@ -134,11 +143,15 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
       Remember(Dequeue(i));
       --told;
     }
-    stream_ = stream.get();
+    if (!silent_) stream_ = stream.get();
   }
   v1::NodeCommand command;
   while (stream->Read(&command)) {
     if (!command.has_registered()) {
+      {
+        absl::MutexLock lock(&mu_);
+        if (silent_) continue;  // It is for the node that is no more.
+      }
       callbacks_.on_command(command);
       continue;
     }
@@ -243,8 +256,21 @@ void HeadLink::Redial() {
   if (context_ != nullptr) context_->TryCancel();
 }
 
+void HeadLink::FallSilent() {
+  absl::MutexLock lock(&mu_);
+  silent_ = true;
+  stream_ = nullptr;
+  if (context_ != nullptr) context_->TryCancel();
+  auto written = [this] {
+    mu_.AssertHeld();
+    return !writing_;
+  };
+  mu_.Await(absl::Condition(&written));
+}
+
 void HeadLink::StartAnew() {
   absl::MutexLock lock(&mu_);
+  silent_ = false;
   outbox_.clear();
   outbox_bytes_ = 0;
   told_exits_.clear();

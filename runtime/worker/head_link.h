@@ -37,7 +37,8 @@ class HeadLink {
     // that guards the list.
     std::function<void(v1::RegisterNode*)> describe;
     std::function<void(const v1::NodeCommand&)> on_command;
-    // The head gave the node up. Ends what the node runs and calls StartAnew.
+    // The head gave the node up. Calls FallSilent, ends what the node runs, and
+    // calls StartAnew.
     std::function<void()> on_given_up;
   };
 
@@ -61,6 +62,10 @@ class HeadLink {
 
   // Cuts the stream, and dials again.
   void Redial();
+  // Cuts the stream, and does not dial before StartAnew: what ends from now on
+  // ends because the node starts anew, and the head is not to hear of it from
+  // the old one, or it would start an actor there once more.
+  void FallSilent();
   // Forgets what is queued; the next registration is that of a new node.
   void StartAnew();
   // Gives what is queued a moment to go out, and ends. Idempotent.
@@ -98,6 +103,7 @@ class HeadLink {
   absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(9);
   bool registered_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool silent_ ABSL_GUARDED_BY(mu_) = false;  // Until StartAnew.
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
   std::string last_error_ ABSL_GUARDED_BY(mu_);
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;

@@ -283,6 +283,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   // The head restarted our actors elsewhere, or will: ours must not go on.
   void GiveUp(const std::string& reason) {
     absl::MutexLock lock(&give_up_mu_);
+    link_.FallSilent();
     // A job's driver first: it would only see its actors die.
     jobs_->GiveUp(reason);
     actors_->GiveUp(reason);
