@@ -1,13 +1,19 @@
 // What callers of actors rely on, end to end: retries, groups, saved state,
 // cancelling, exiting. Real processes, a real head.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -102,12 +108,49 @@ MINIRAY_ACTOR(Trainer, Constructor<>, &Trainer::Train, &Trainer::Training,
 
 class Printer {
  public:
-  std::string Print(int64_t size) {
+  // The actor's first process waits until somebody has opened the named pipe
+  // for writing and closed it again.
+  std::string Print(int64_t size, const std::string& pipe) {
+    if (ActorContext::Current()->num_restarts() == 0 && !waited_) {
+      const int fd = open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
+      char byte;
+      while (read(fd, &byte, 1) > 0) {
+      }
+      close(fd);
+      waited_ = true;
+    }
     return std::string(static_cast<size_t>(size), 'x');
   }
-  int64_t Pid() { return getpid(); }
+
+ private:
+  bool waited_ = false;
 };
-MINIRAY_ACTOR(Printer, Constructor<>, &Printer::Print, &Printer::Pid);
+MINIRAY_ACTOR(Printer, Constructor<>, &Printer::Print);
+
+// A caller in a process of its own, which can be stopped.
+class Subscriber {
+ public:
+  int64_t Pid() { return getpid(); }
+  // Returns the sizes of the results, or the code of the error.
+  std::vector<std::string> Read(const ActorHandle<Printer>& printer,
+                                int64_t calls, int64_t size,
+                                const std::string& pipe, int max_retries) {
+    std::vector<ObjectRef<std::string>> refs;
+    for (int64_t i = 0; i < calls; ++i) {
+      refs.push_back(printer.With({.max_retries = max_retries})
+                         .Call<&Printer::Print>(size, pipe));
+    }
+    std::vector<std::string> results;
+    for (const auto& ref : refs) {
+      const absl::StatusOr<std::string> text = ref.Get(kLong);
+      results.push_back(text.ok()
+                            ? absl::StrCat(text->size())
+                            : absl::StatusCodeToString(text.status().code()));
+    }
+    return results;
+  }
+};
+MINIRAY_ACTOR(Subscriber, Constructor<>, &Subscriber::Pid, &Subscriber::Read);
 
 TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfTheActor) {
   TestCluster cluster;
@@ -129,40 +172,75 @@ TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfTheActor) {
   }
 }
 
+// Whether SIGSTOP has reached all threads of the process.
+bool StandsStill(pid_t pid) {
+  for (const auto& thread : std::filesystem::directory_iterator(
+           absl::StrCat("/proc/", pid, "/task"))) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string stat((std::istreambuf_iterator<char>(file)), {});
+    // "PID (NAME) STATE ..."
+    const size_t name_end = stat.rfind(") ");
+    if (name_end == stat.npos || stat.substr(name_end + 2, 1) != "T") {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Results lie in memory of the process that made them: a reply whose process
 // was killed before the caller looked at it is none.
-TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfLargeResults) {
+TEST(CallsTest, RepliesWhoseResultsDiedWithTheirProcessAreNone) {
   constexpr int64_t kSize = 300'000;
-  constexpr int kCalls = 40;
+  constexpr int64_t kCalls = 20;
   TestCluster cluster({.head = {.max_restart_delay = absl::Milliseconds(20)}});
   Cluster driver = cluster.Connect();
-  auto printer = driver.CreateActor<Printer>({.max_restarts = -1});
-  ASSERT_THAT(printer, IsOk());
-  for (int death = 0; death < 8; ++death) {
+  for (const int max_retries : {-1, 0}) {
+    const auto printer = driver.CreateActor<Printer>({.max_restarts = -1});
+    const auto subscriber = driver.CreateActor<Subscriber>({});
+    ASSERT_THAT(printer, IsOk());
+    ASSERT_THAT(subscriber, IsOk());
+    const auto reader = static_cast<pid_t>(
+        subscriber->Call<&Subscriber::Pid>().Get(kLong).value());
     ASSERT_THAT(printer->WaitReady(kLong), IsOk());
-    const auto pid =
-        printer->With({.max_retries = -1}).Call<&Printer::Pid>().Get(kLong);
-    ASSERT_THAT(pid, IsOk());
-    std::vector<ObjectRef<std::string>> retried;
-    std::vector<ObjectRef<std::string>> once;
-    for (int i = 0; i < kCalls; ++i) {
-      retried.push_back(
-          printer->With({.max_retries = -1}).Call<&Printer::Print>(kSize));
-      once.push_back(printer->Call<&Printer::Print>(kSize));
-    }
-    Wait(once, 1 + death * 2, kLong);
-    ASSERT_EQ(kill(static_cast<pid_t>(*pid), SIGKILL), 0);
-    for (const auto& ref : retried) {
-      const auto text = ref.Get(kLong);
-      ASSERT_THAT(text, IsOk());
-      EXPECT_EQ(static_cast<int64_t>(text->size()), kSize);
-    }
-    for (const auto& ref : once) {
-      const absl::Status status = ref.Get(kLong).status();
-      EXPECT_THAT(
-          status,
-          testing::AnyOf(IsOk(), StatusIs(absl::StatusCode::kUnavailable)));
-    }
+    const v1::ActorInfo info = cluster.Info(*printer);
+    const std::string pipe =
+        absl::StrCat(testing::TempDir(), "/pipe", max_retries);
+    unlink(pipe.c_str());
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    const auto results = subscriber->Call<&Subscriber::Read>(
+        *printer, kCalls, kSize, pipe, max_retries);
+
+    // The caller stands still from before the first reply until the actor is
+    // dead; what was replied waits in its socket.
+    int writer = -1;
+    ASSERT_TRUE(Eventually([&] {
+      writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+      return writer >= 0;
+    }));
+    auto stub = v1::ActorService::NewStub(MakeChannel(info.address()));
+    const auto inspect = [&] {
+      grpc::ClientContext context;
+      v1::InspectRequest request;
+      request.set_actor_id(printer->actor_id());
+      v1::InspectResponse response;
+      EXPECT_TRUE(stub->Inspect(&context, request, &response).ok());
+      return response;
+    };
+    ASSERT_TRUE(
+        Eventually([&] { return inspect().calls_waiting() == kCalls - 1; }));
+    ASSERT_EQ(kill(reader, SIGSTOP), 0);
+    ASSERT_TRUE(Eventually([&] { return StandsStill(reader); }));
+    close(writer);
+    const bool replied =
+        Eventually([&] { return inspect().calls_done() == kCalls; });
+    EXPECT_EQ(kill(static_cast<pid_t>(info.pid()), SIGKILL), 0);
+    const bool died = Eventually([&] { return !ProcessLives(info.pid()); });
+    ASSERT_EQ(kill(reader, SIGCONT), 0);
+    ASSERT_TRUE(replied && died);
+    const auto read = results.Get(kLong);
+    ASSERT_THAT(read, IsOk());
+    EXPECT_THAT(*read, testing::Each(max_retries == 0 ? "UNAVAILABLE"
+                                                      : absl::StrCat(kSize)));
   }
 }
 
