@@ -19,6 +19,14 @@ namespace miniray::ps {
 // "worker 2 (GanWorker 'w2')": how errors name a worker.
 std::string WorkerName(size_t index, const AnyActorHandle& worker);
 
+// The names of workers by Contribution::worker_id. `workers` must live as long.
+inline auto NamesOf(const std::vector<AnyActorHandle>& workers) {
+  return [&workers](int worker) {
+    const auto index = static_cast<size_t>(worker);
+    return WorkerName(index, workers[index]);
+  };
+}
+
 // Gives the index of each call to `on_done` once the call is done, in the order
 // in which they finish; stops at the first error of on_done and returns it. The
 // calls go on then. on_done may set calls[i] to null, to free its result.

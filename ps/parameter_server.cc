@@ -80,14 +80,6 @@ std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
   return *std::move(strategy);
 }
 
-// Names of contributions' workers.
-auto NamesOf(const std::vector<AnyActorHandle>& workers) {
-  return [&workers](int worker) {
-    const auto index = static_cast<size_t>(worker);
-    return WorkerName(index, workers[index]);
-  };
-}
-
 }  // namespace
 
 ParameterServer::ParameterServer(const std::string& strategy,

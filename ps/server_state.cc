@@ -23,7 +23,7 @@ constexpr std::string_view kMagic("MRPS\0\0\0\5", kMagicBytes);
 constexpr size_t kHeaderBytes = 16;
 
 std::string PathIn(const std::string& folder) {
-  return folder + "/server.state";
+  return absl::StrCat(folder, "/", kServerStateFile);
 }
 
 absl::Status Write(int fd, absl::string_view bytes, const std::string& path) {
@@ -98,6 +98,21 @@ absl::StatusOr<std::optional<ServerState>> LoadServerState(
       absl::MakeCordFromExternal(value, [held](absl::string_view) {}), &state);
   if (!decoded.ok()) return DataLoss(path, decoded.message());
   return state;
+}
+
+absl::Status MoveServerState(const std::string& from, const std::string& to) {
+  if (rename(PathIn(from).c_str(), PathIn(to).c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(errno,
+                     absl::StrCat("rename ", PathIn(from), " to ", PathIn(to)));
+}
+
+absl::Status RemoveServerState(const std::string& folder) {
+  if (unlink(PathIn(folder).c_str()) == 0 || errno == ENOENT) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(errno, absl::StrCat("remove ", PathIn(folder)));
 }
 
 absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(

@@ -58,9 +58,18 @@ absl::Status SaveServerState(const std::string& folder,
 absl::StatusOr<std::optional<ServerState>> LoadServerState(
     const std::string& folder);
 
-// The same for a server with this strategy, name and options, that has been
-// restarted so often. Errors: FAILED_PRECONDITION, the state is another
-// server's, or it must be there and is not.
+// Makes what the one folder has the other's state. Errors: of the system.
+absl::Status MoveServerState(const std::string& from, const std::string& to);
+
+// Removes the folder's state, if it has one. Errors: of the system.
+absl::Status RemoveServerState(const std::string& folder);
+
+// The file's name in its folder.
+inline constexpr char kServerStateFile[] = "server.state";
+
+// The same as LoadServerState for a server with this strategy, name and
+// options, that has been restarted so often. Errors: FAILED_PRECONDITION, the
+// state is another server's, or it must be there and is not.
 absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(
     const std::string& folder, absl::string_view strategy,
     int64_t num_restarts);

@@ -26,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kStateFile[] = "server.state";
 constexpr char kShardPrefix[] = "shard-";
 
 // How long the server in front may take to tell its shards when it is stopped.
@@ -80,9 +79,9 @@ void ParameterServer::CheckFolderIsOfThisCut() const {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
     const bool of_shard = absl::StartsWith(name, kShardPrefix);
-    if (is_shard
-            ? name != kStateFile && (!of_shard || absl::EndsWith(name, own_end))
-            : !of_shard) {
+    if (is_shard ? name != kServerStateFile &&
+                       (!of_shard || absl::EndsWith(name, own_end))
+                 : !of_shard) {
       continue;
     }
     throw std::runtime_error(absl::StrCat(
@@ -178,10 +177,7 @@ absl::StatusOr<AggregatedPart> ParameterServer::AggregatePart(
                    ? strategy_->Aggregate(contributions)
                    : whole->AggregateWith(contributions, ValuesOf(sums));
       },
-      [&](int worker) {
-        const auto index = static_cast<size_t>(worker);
-        return WorkerName(index, workers[index]);
-      });
+      NamesOf(workers));
   if (!result.ok()) {
     return AggregatedPart{.strategy = Outcome::Of(result.status())};
   }
@@ -247,13 +243,8 @@ Outcome ParameterServer::SetPart(const ReadOnly<WeightMessage>& part,
 
 absl::Status ParameterServer::MovePrepared() {
   if (options_.state_dir.empty()) return absl::OkStatus();
-  std::error_code error;
-  fs::rename(fs::path(PreparedFolder(options_.state_dir)) / kStateFile,
-             fs::path(options_.state_dir) / kStateFile, error);
-  if (!error) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("cannot make what was prepared the state in ",
-                   options_.state_dir, ": ", error.message()));
+  return MoveServerState(PreparedFolder(options_.state_dir),
+                         options_.state_dir);
 }
 
 absl::Status ParameterServer::CommitPart(const std::string& id) {
@@ -278,14 +269,7 @@ absl::Status ParameterServer::AbandonPart(bool reset) {
   prepared_.clear();
   const bool durable = !options_.state_dir.empty();
   if (durable) {
-    std::error_code error;
-    fs::remove(fs::path(PreparedFolder(options_.state_dir)) / kStateFile,
-               error);
-    if (error) {
-      return absl::InternalError(
-          absl::StrCat("cannot remove what was prepared in ",
-                       options_.state_dir, ": ", error.message()));
-    }
+    MR_RETURN_IF_ERROR(RemoveServerState(PreparedFolder(options_.state_dir)));
   }
   if (before_.has_value()) {
     weights_ = std::move(before_->weights);

@@ -19,6 +19,10 @@ namespace {
 // So that what is computed block by block does not depend on the cut.
 static_assert(kCutGrid % kCodecBlock == 0 && kCutGrid % kSumBlock == 0);
 
+// Of one synchronisation. A shard that dies each time, of too little memory
+// say, would have it begin again for ever.
+constexpr int kMaxAttempts = 20;
+
 double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
 }
@@ -117,7 +121,7 @@ absl::StatusOr<SyncResult> ShardedServer::Sync(
     const std::vector<AnyActorHandle>& workers, std::string sync_id) {
   // One that a shard's death interrupts is told from the one before by it.
   if (sync_id.empty()) sync_id = NewId("sync");
-  for (;;) {
+  for (int attempt = 1;; ++attempt) {
     MR_RETURN_IF_ERROR(Settle());
     absl::StatusOr<SyncResult> result;
     if (state_.last_sync == sync_id) {
@@ -138,6 +142,12 @@ absl::StatusOr<SyncResult> ShardedServer::Sync(
                        !options_.state_dir.empty() &&
                        absl::IsUnavailable(result.status());
     if (!again) return result;
+    if (attempt == kMaxAttempts) {
+      return Annotate(result.status(),
+                      absl::StrCat("shards died in ", attempt,
+                                   " synchronisations in a row; `miniray logs` "
+                                   "may tell why"));
+    }
     LOG(WARNING) << "the synchronisation begins again: " << result.status();
   }
 }
