@@ -73,10 +73,12 @@ std::string ConvergenceHeading() {
 }
 
 std::string ConvergenceLine(const ConvergenceRow& row) {
+  const double loss = row.result.evaluation.loss;
   std::string line =
-      absl::StrFormat("%-18s %-34s %7d %6d %9s %8.4g %8.1f", row.strategy,
+      absl::StrFormat("%-18s %-34s %7d %6d %9s %8s %8.1f", row.strategy,
                       row.options, row.workers, row.broken, Percent(row),
-                      row.result.evaluation.loss, row.result.seconds);
+                      std::isfinite(loss) ? absl::StrFormat("%.4g", loss) : "-",
+                      row.result.seconds);
   if (!row.result.status.ok()) {
     absl::StrAppendFormat(&line, "\n  ended early: %s",
                           row.result.status.message());

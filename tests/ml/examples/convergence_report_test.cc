@@ -91,7 +91,7 @@ TEST(ConvergenceReportTest, JsonHasAllThatTheTextHas) {
   ASSERT_EQ(json["statements"].size(), 1u);
   EXPECT_EQ(json["statements"][0]["held"], true);
 
-  EXPECT_THAT(ConvergenceLine(row), HasSubstr("10.00 %"));
+  EXPECT_THAT(ConvergenceLine(row), HasSubstr("10.00 %        -"));
   EXPECT_THAT(ConvergenceLine(row), HasSubstr("ended early: no weights"));
   EXPECT_EQ(ConvergenceLine(ConvergenceStatement{"x", false}), "MISSED  x");
 }
