@@ -1,12 +1,7 @@
 // Compressed weights with real worker processes.
 
-#include <signal.h>
-
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,7 +12,9 @@
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
 #include "tests/ps/exchange_worker.h"
+#include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
+#include "tests/runtime/base/readme_code.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray::ps {
@@ -210,7 +207,7 @@ class CompressedSurvivalTest : public CompressedSyncTest {
  protected:
   NamedTensors Run(const std::string& name, int kills, uint64_t seed) {
     constexpr int kSyncs = 12;
-    std::mt19937_64 random(seed);
+    Killer killer(&nodes_, kills, kSyncs, seed);
     StartWorkers(3);
     const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
     std::filesystem::remove_all(folder);
@@ -218,27 +215,17 @@ class CompressedSurvivalTest : public CompressedSyncTest {
         {.state_dir = folder, .from_workers = kTopK, .to_workers = kInt8},
         "momentum", {{"momentum", 0.5}});
     EXPECT_TRUE(server.WaitReady().ok());
-    int killed = 0;
     for (int sync = 0; sync < kSyncs; ++sync) {
       Train(sync);
       auto call =
           server.With({.max_retries = -1})
               .Call<&ParameterServer::SyncOnce>(handles_, absl::StrCat(sync));
-      if (static_cast<int>(random() % static_cast<uint64_t>(kSyncs - sync)) <
-          kills - killed) {
-        const int64_t pid = nodes_.Info(server).pid();
-        absl::SleepFor(absl::Microseconds(random() % 20'000));
-        EXPECT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
-        EXPECT_TRUE(Eventually([&] {
-          return nodes_.Info(server).pid() != pid && server.WaitReady().ok();
-        }));
-        ++killed;
-      }
+      if (killer.IsTime()) killer.Kill(server, absl::Milliseconds(20));
       const auto result = call.Get();
       EXPECT_TRUE(result.ok()) << result.status();
       if (!result.ok()) return {};
     }
-    EXPECT_EQ(killed, kills);
+    EXPECT_EQ(killer.kills_left(), 0);
     ExpectAllTheSame();
     NamedTensors weights = WeightsOf(0);
     EXPECT_TRUE(server.Kill().ok());
@@ -250,29 +237,12 @@ class CompressedSurvivalTest : public CompressedSyncTest {
 };
 
 TEST_F(CompressedSurvivalTest, NothingIsLostNorAppliedTwice) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  const NamedTensors undisturbed = Run("undisturbed", 0, seed);
-  const NamedTensors killed = Run("killed", 6, seed);
-  ASSERT_EQ(undisturbed.size(), 2);
-  ASSERT_EQ(killed.size(), 2);
-  EXPECT_TRUE(SameBits(killed[0].second, undisturbed[0].second));
+  ExpectSurvives(6, [this](const std::string& folder, int kills,
+                           uint64_t seed) { return Run(folder, kills, seed); });
 }
 
 TEST(ReadmeTest, ShowsTheWorkerOfThisTest) {
-  const auto read = [](const std::string& path) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  };
-  const std::string code = read("tests/ps/exchange_worker.h");
-  const std::string begin = "// README begins.\n";
-  const size_t from = code.find(begin) + begin.size();
-  const size_t to = code.find("// README ends.");
-  ASSERT_LT(from, to);
-  EXPECT_THAT(read("ps/README.md"),
-              HasSubstr("```cpp\n" + code.substr(from, to - from) + "```\n"));
+  ExpectReadmeShows("ps/README.md", "tests/ps/exchange_worker.h");
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "ps/gradient_client.h"
 #include "ps/parameter_server.h"
+#include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -163,15 +163,10 @@ class KilledServerTest : public GradientPushTest,
     for (const auto& worker : workers_) {
       training.push_back(worker.Call<&Worker::Train>(server, kSteps));
     }
-    std::mt19937_64 random(seed);
-    for (int killed = 0; killed < kills; ++killed) {
+    Killer killer(&nodes_, kills, kills, seed);
+    for (int i = 0; i < kills && killer.IsTime(); ++i) {
       // Somewhere in the next steps: while it checks, steps, saves, replies.
-      absl::SleepFor(absl::Microseconds(random() % 20'000));
-      const auto pid = static_cast<pid_t>(nodes_.Info(server).pid());
-      EXPECT_EQ(kill(pid, SIGKILL), 0);
-      EXPECT_TRUE(Eventually([&] {
-        return nodes_.Info(server).pid() != pid && server.WaitReady().ok();
-      }));
+      killer.Kill(server, absl::Milliseconds(20));
     }
     const auto used = GetAll(training);
     EXPECT_TRUE(used.ok()) << used.status();
@@ -191,13 +186,8 @@ class KilledServerTest : public GradientPushTest,
 };
 
 TEST_P(KilledServerTest, NoGradientIsLostOrUsedTwice) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  const NamedTensors undisturbed = Run("undisturbed", 0, seed);
-  const NamedTensors killed = Run("killed", 8, seed);
-  ASSERT_EQ(undisturbed.size(), 1);
-  ASSERT_EQ(killed.size(), 1);
-  EXPECT_TRUE(SameBits(killed[0].second, undisturbed[0].second));
+  ExpectSurvives(8, [this](const std::string& folder, int kills,
+                           uint64_t seed) { return Run(folder, kills, seed); });
 }
 INSTANTIATE_TEST_SUITE_P(Modes, KilledServerTest,
                          testing::Values(Case{"Rounds", 2, {.num_workers = 2}},

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
+#include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -117,14 +117,6 @@ class ServerFailuresTest : public testing::Test {
     return folder;
   }
 
-  // Ends the server's process; the next one is up when this returns.
-  void KillServer(const ActorHandle<ParameterServer>& server, pid_t pid) {
-    ASSERT_EQ(kill(pid, SIGKILL), 0);
-    ASSERT_TRUE(Eventually([&] {
-      return nodes_.Info(server).pid() != pid && server.WaitReady().ok();
-    }));
-  }
-
   TestCluster nodes_{{.node_cpus = {64},
                       .head = {.max_restart_delay = absl::Milliseconds(100)}}};
   Cluster cluster_ = nodes_.Connect();
@@ -139,24 +131,19 @@ class SurvivalTest : public ServerFailuresTest,
   NamedTensors Run(const std::string& folder, int kills, uint64_t seed) {
     constexpr int kSyncs = 40;
     StartWorkers(3);
-    std::mt19937_64 random(seed);
+    Killer killer(&nodes_, kills, kSyncs, seed);
     const ActorHandle<ParameterServer> server =
         StartServer({.state_dir = StateFolder(folder)}, GetParam());
     EXPECT_TRUE(server.WaitReady().ok());
-    int killed = 0, repeated = 0;
+    int repeated = 0;
     for (int sync = 0; sync < kSyncs; ++sync) {
       Train(sync);
       auto call = server.With({.max_retries = -1})
                       .Call<&ParameterServer::SyncOnce>(
                           handles_, absl::StrCat("sync-", sync));
-      // As many as are left, spread over the syncs that are left.
-      if (static_cast<int>(random() % static_cast<uint64_t>(kSyncs - sync)) <
-          kills - killed) {
-        const pid_t pid = static_cast<pid_t>(nodes_.Info(server).pid());
+      if (killer.IsTime()) {
         // Before, while or after it pulls, saves, pushes.
-        absl::SleepFor(absl::Microseconds(random() % 8000));
-        KillServer(server, pid);
-        ++killed;
+        killer.Kill(server, absl::Milliseconds(8));
       }
       const auto result = call.Get();
       EXPECT_TRUE(result.ok()) << result.status();
@@ -164,7 +151,7 @@ class SurvivalTest : public ServerFailuresTest,
       EXPECT_EQ(result->version, sync + 1);
       repeated += result->repeated;
     }
-    EXPECT_EQ(killed, kills);
+    EXPECT_EQ(killer.kills_left(), 0);
     const auto stats = server.With({.max_retries = -1})
                            .Call<&ParameterServer::GetStats>()
                            .Get();
@@ -185,13 +172,10 @@ class SurvivalTest : public ServerFailuresTest,
 };
 
 TEST_P(SurvivalTest, KilledTwentyTimesItEndsWhereItWouldHave) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  const NamedTensors undisturbed = Run("undisturbed", 0, seed);
-  const NamedTensors killed = Run("killed", 20, seed);
-  ASSERT_THAT(undisturbed, SizeIs(1));
-  ASSERT_THAT(killed, SizeIs(1));
-  EXPECT_TRUE(SameBits(killed[0].second, undisturbed[0].second));
+  ExpectSurvives(20,
+                 [this](const std::string& folder, int kills, uint64_t seed) {
+                   return Run(folder, kills, seed);
+                 });
 }
 INSTANTIATE_TEST_SUITE_P(Strategies, SurvivalTest,
                          testing::Values("average", "momentum"));

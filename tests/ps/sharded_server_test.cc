@@ -1,11 +1,8 @@
 // Parameter servers of several shards, with real processes.
 
-#include <signal.h>
-
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +15,7 @@
 #include "ps/parameter_server.h"
 #include "ps/strategy_registry.h"
 #include "tests/ps/exchange_worker.h"
+#include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -367,7 +365,7 @@ class ShardedSurvivalTest : public ShardedServerTest,
  protected:
   NamedTensors Run(const std::string& name, int kills, uint64_t seed) {
     constexpr int kSyncs = 20;
-    std::mt19937_64 random(seed);
+    Killer killer(&nodes_, kills, kSyncs, seed);
     StartWorkers(7);
     const auto server =
         StartServer({.state_dir = Folder(name),
@@ -380,30 +378,22 @@ class ShardedSurvivalTest : public ShardedServerTest,
     for (const AnyActorHandle& victim : victims) {
       EXPECT_TRUE(victim.WaitReady().ok());
     }
-    int killed = 0;
     for (int sync = 0; sync < kSyncs; ++sync) {
       Train(sync);
       auto call =
           server.With({.max_retries = -1})
               .Call<&ParameterServer::SyncOnce>(handles_, absl::StrCat(sync));
-      if (static_cast<int>(random() % static_cast<uint64_t>(kSyncs - sync)) <
-          kills - killed) {
-        const AnyActorHandle& victim = victims[random() % victims.size()];
-        const int64_t pid = nodes_.Info(victim).pid();
+      if (killer.IsTime()) {
         // Before, while or after it pulls, prepares, commits, pushes.
-        absl::SleepFor(absl::Microseconds(random() % 30'000));
-        EXPECT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
-        EXPECT_TRUE(Eventually([&] {
-          return nodes_.Info(victim).pid() != pid && victim.WaitReady().ok();
-        }));
-        ++killed;
+        killer.Kill(victims[killer.Random() % victims.size()],
+                    absl::Milliseconds(30));
       }
       const auto result = call.Get();
       EXPECT_TRUE(result.ok()) << result.status();
       if (!result.ok()) return {};
       EXPECT_EQ(result->version, sync + 1);
     }
-    EXPECT_EQ(killed, kills);
+    EXPECT_EQ(killer.kills_left(), 0);
     const auto stats = server.With({.max_retries = -1})
                            .Call<&ParameterServer::GetStats>()
                            .Get();
@@ -423,12 +413,10 @@ class ShardedSurvivalTest : public ShardedServerTest,
 };
 
 TEST_P(ShardedSurvivalTest, KilledTwelveTimesItEndsWhereItWouldHave) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  const NamedTensors undisturbed = Run("undisturbed", 0, seed);
-  const NamedTensors killed = Run("killed", 12, seed);
-  ASSERT_FALSE(undisturbed.empty());
-  ExpectSame(killed, undisturbed);
+  ExpectSurvives(12,
+                 [this](const std::string& folder, int kills, uint64_t seed) {
+                   return Run(folder, kills, seed);
+                 });
 }
 INSTANTIATE_TEST_SUITE_P(Strategies, ShardedSurvivalTest,
                          testing::Values("momentum", "fedadam", "bulyan"));

@@ -2,9 +2,7 @@
 // are such that binary fractions hold them exactly.
 
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "ATen/ops/complex.h"
 #include "ATen/ops/scalar_tensor.h"
@@ -12,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/ps/median_strategy.h"
 #include "tests/ps/strategy_testutil.h"
+#include "tests/runtime/base/readme_code.h"
 
 namespace miniray::ps {
 namespace {
@@ -251,22 +250,8 @@ TEST(LowerMedianTest, TheExampleOfTheReadmeWorks) {
   EXPECT_THAT(AggregateValues(*median, TwoWorkers(3, 8)), ElementsAre(3));
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(LowerMedianTest, TheReadmeShowsTheCodeThatIsTestedHere) {
-  const std::string code = ReadFile("tests/ps/median_strategy.h");
-  const std::string begin = "// README begins.\n";
-  const size_t from = code.find(begin) + begin.size();
-  const size_t to = code.find("// README ends.");
-  ASSERT_LT(from, to);
-  EXPECT_THAT(ReadFile("ps/README.md"),
-              HasSubstr("```cpp\n" + code.substr(from, to - from) + "```\n"));
+  ExpectReadmeShows("ps/README.md", "tests/ps/median_strategy.h");
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "train/gradients.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/gradient_client.h"
 #include "ps/parameter_server.h"
 #include "tests/ps/tensors.h"
+#include "tests/runtime/base/readme_code.h"
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/gradient_worker.h"
 #include "torch/torch.h"
@@ -119,21 +117,8 @@ TEST(GradientsTest, OneAsynchronousWorkerIsPlainTraining) {
               HasSubstr("tensor 3 is '4.weight', expected '3.weight'"));
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
 TEST(GradientsTest, TheReadmeShowsTheCodeThatIsTestedHere) {
-  const std::string code = ReadFile("tests/train/gradient_worker.h");
-  const std::string begin = "// README begins.\n";
-  const size_t from = code.find(begin) + begin.size();
-  const size_t to = code.find("// README ends.");
-  ASSERT_LT(from, to);
-  EXPECT_THAT(ReadFile("ps/README.md"),
-              HasSubstr("```cpp\n" + code.substr(from, to - from) + "```\n"));
+  ExpectReadmeShows("ps/README.md", "tests/train/gradient_worker.h");
 }
 
 }  // namespace

@@ -3,12 +3,11 @@
 #include "tests/train/readme_example.h"
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/base/readme_code.h"
 
 namespace {
 
@@ -52,24 +51,10 @@ TEST(ReadmeExampleTest, AClusterOfItsOwnHasRoomForAllWorkers) {
   EXPECT_TRUE(result.ok()) << result.status();
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(ReadmeExampleTest, TheReadmesShowTheCodeThatIsTestedHere) {
-  const std::string code = ReadFile("tests/train/readme_example.h");
-  const std::string begin = "// README begins.\n";
-  const size_t from = code.find(begin) + begin.size();
-  const size_t to = code.find("// README ends.");
-  ASSERT_LT(from, to);
   for (const char* readme : {"train/README.md", "README.md"}) {
-    EXPECT_THAT(ReadFile(readme),
-                HasSubstr("```cpp\n" + code.substr(from, to - from)))
-        << readme;
+    miniray::ExpectReadmeShows(readme, "tests/train/readme_example.h",
+                               /*goes_on=*/true);
   }
 }
 
