@@ -96,18 +96,21 @@ class LocalCallStream : public SessionStream,
   absl::Status Greet(const absl::Cord& bytes) {
     absl::StatusOr<LocalHello> hello = DecodeLocalHello(bytes);
     if (!hello.ok()) return hello.status();
-    const auto token = hello->find(kTokenKey);
+    const auto find = [&](const char* key) {
+      const auto it = hello->find(key);
+      return it == hello->end() ? nullptr : &it->second;
+    };
     if (absl::Status status = CheckToken(
-            token == hello->end() ? nullptr : &token->second, options_->token,
-            LocalName(options_->address), "Channel");
+            {.token = find(kTokenKey), .version = find(kVersionKey)},
+            options_->token, LocalName(options_->address), "Channel");
         !status.ok()) {
       return status;
     }
     link_->set_max_bytes(kMaxMessageBytes);
     return options_->attach(
         [&](const char* key) {
-          const auto it = hello->find(key);
-          return it == hello->end() ? std::string() : it->second;
+          const std::string* const value = find(key);
+          return value == nullptr ? std::string() : *value;
         },
         [&](std::shared_ptr<HostedActor> actor,
             std::shared_ptr<CallSession> session) {

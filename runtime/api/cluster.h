@@ -162,9 +162,9 @@ struct ActorOptions {
 class Cluster {
  public:
   // Errors: UNAVAILABLE, nobody answers at the address. UNAUTHENTICATED, the
-  // token is wrong. INVALID_ARGUMENT, not an address. FAILED_PRECONDITION, the
-  // embedded cluster needs the `miniray` program and cannot find it. Those of
-  // reading tls_dir.
+  // token is wrong. UNIMPLEMENTED, the head is of another version.
+  // INVALID_ARGUMENT, not an address. FAILED_PRECONDITION, the embedded cluster
+  // needs the `miniray` program and cannot find it. Those of reading tls_dir.
   static absl::StatusOr<Cluster> Connect(ClusterOptions options = {});
 
   // Creates an actor of class T, constructed with `args`, and returns its

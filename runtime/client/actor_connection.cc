@@ -79,7 +79,7 @@ void ActorConnection::OnLookup(uint64_t epoch,
       state_ = State::kDead;
       dead_ = true;
       FailAll(death_, &outcomes);
-    } else if (info.status().code() == absl::StatusCode::kUnauthenticated) {
+    } else if (IsRefusal(info.status())) {
       FailAll(info.status(), &outcomes);
       GoIdle();
     } else {
@@ -220,7 +220,7 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
     stream_.reset();
     const bool was_connected = state_ == State::kConnected;
     if (!was_connected && state_ != State::kConnecting) return;
-    if (status.code() == absl::StatusCode::kUnauthenticated) {
+    if (IsRefusal(status)) {
       FailAll(status, &outcomes);
       EndSession(status, &outcomes);
       GoIdle();

@@ -107,7 +107,7 @@ class ClientImpl : public Client {
     session_ = std::make_unique<DriverSession>(stub_.get(), options_.token,
                                                registration, channel_.get());
     absl::Status status = session_->Begin(options_.connect_timeout);
-    if (status.ok() || status.code() == absl::StatusCode::kUnauthenticated ||
+    if (status.ok() || IsRefusal(status) ||
         status.code() == absl::StatusCode::kAlreadyExists ||
         status.code() == absl::StatusCode::kFailedPrecondition) {
       return status;

@@ -47,7 +47,8 @@ class Client : public ObjectFetcher,
   };
 
   // Errors: INVALID_ARGUMENT, not an address. UNAVAILABLE, nobody answers
-  // there. UNAUTHENTICATED, wrong token.
+  // there. UNAUTHENTICATED, wrong token. UNIMPLEMENTED, a head of another
+  // version.
   static absl::StatusOr<std::shared_ptr<Client>> Connect(Options options);
 
   // The client that handles belong to when they arrive in this process: the

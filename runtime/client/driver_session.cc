@@ -24,7 +24,7 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(7);
 
 // Nothing that trying again would change.
 bool IsFinal(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnauthenticated ||
+  return IsRefusal(status) ||
          status.code() == absl::StatusCode::kAlreadyExists ||
          status.code() == absl::StatusCode::kFailedPrecondition;
 }

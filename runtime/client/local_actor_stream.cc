@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/base/version.h"
 #include "runtime/client/actor_stream.h"
 #include "runtime/local/local_call.h"
 #include "runtime/local/local_link.h"
@@ -66,6 +67,7 @@ std::shared_ptr<ActorStream> StartLocalActorStream(
       std::make_shared<LocalActorStream>(std::move(user), std::move(fd));
   if (!stream->link()->Start(stream)) return nullptr;
   LocalHello hello(metadata.begin(), metadata.end());
+  hello.emplace(kVersionKey, kVersion);
   if (!token.empty()) hello.emplace(kTokenKey, token);
   stream->link()->Write(kLocalHello, EncodeLocalHello(hello),
                         /*at_once=*/true);

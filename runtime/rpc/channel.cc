@@ -3,17 +3,28 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "runtime/base/refusal_log.h"
+#include "runtime/base/version.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/tls.h"
 
 namespace miniray {
+namespace {
+
+// "1.2" of "1.2.3": what programs that understand each other have in common.
+absl::string_view WithoutPatch(absl::string_view version) {
+  return version.substr(0, version.rfind('.'));
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments args;
@@ -68,6 +79,7 @@ void ConfigureServer(grpc::ServerBuilder* builder) {
 }
 
 void AddToken(grpc::ClientContext* context, const std::string& token) {
+  context->AddMetadata(kVersionKey, kVersion);
   if (!token.empty()) context->AddMetadata(kTokenKey, token);
 }
 
@@ -79,29 +91,53 @@ void PrepareContext(grpc::ClientContext* context, const std::string& token,
 
 absl::Status CheckToken(const grpc::ServerContextBase& context,
                         const std::string& token, const char* method) {
-  const auto& metadata = context.client_metadata();
-  const auto it = metadata.find(kTokenKey);
-  if (it == metadata.end()) {
-    return CheckToken(nullptr, token, context.peer(), method);
-  }
-  const std::string given(it->second.data(), it->second.size());
-  return CheckToken(&given, token, context.peer(), method);
+  const auto find = [&](const char* key) -> std::optional<std::string> {
+    const auto it = context.client_metadata().find(key);
+    if (it == context.client_metadata().end()) return std::nullopt;
+    return std::string(it->second.data(), it->second.size());
+  };
+  const std::optional<std::string> given = find(kTokenKey);
+  const std::optional<std::string> version = find(kVersionKey);
+  return CheckToken({.token = given.has_value() ? &*given : nullptr,
+                     .version = version.has_value() ? &*version : nullptr},
+                    token, context.peer(), method);
 }
 
-absl::Status CheckToken(const std::string* given, const std::string& token,
+absl::Status CheckToken(const CallerShows& caller, const std::string& token,
                         const std::string& peer, const char* method) {
-  if (token.empty()) return absl::OkStatus();
-  if (given != nullptr && given->size() == token.size() &&
-      CRYPTO_memcmp(given->data(), token.data(), token.size()) == 0) {
-    return absl::OkStatus();
+  // First: who may not come in learns nothing.
+  const std::string* const given = caller.token;
+  if (!token.empty() &&
+      (given == nullptr || given->size() != token.size() ||
+       CRYPTO_memcmp(given->data(), token.data(), token.size()) != 0)) {
+    LogRefusal(peer, method,
+               given == nullptr ? "it carries no token" : "its token is wrong");
+    return absl::UnauthenticatedError(
+        given == nullptr
+            ? "this cluster needs a token: set MINIRAY_TOKEN to what "
+              "'miniray start --head' printed"
+            : "the token (MINIRAY_TOKEN) is not the one of this cluster");
   }
-  LogRefusal(peer, method,
-             given == nullptr ? "it carries no token" : "its token is wrong");
-  return absl::UnauthenticatedError(
-      given == nullptr
-          ? "this cluster needs a token: set MINIRAY_TOKEN to what "
-            "'miniray start --head' printed"
-          : "the token (MINIRAY_TOKEN) is not the one of this cluster");
+  absl::Status status =
+      CheckVersion(caller.version == nullptr ? "" : *caller.version);
+  if (!status.ok()) LogRefusal(peer, method, "it is of another version");
+  return status;
+}
+
+absl::Status CheckVersion(absl::string_view theirs) {
+  if (WithoutPatch(theirs) == WithoutPatch(kVersion)) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "the caller is ",
+      theirs.empty()
+          ? "a Mini-Ray too old to tell its version"
+          : absl::StrCat("Mini-Ray ", absl::CHexEscape(theirs.substr(0, 40))),
+      ", and what it calls is Mini-Ray ", kVersion,
+      "; build the programs, the head and the nodes of a cluster from the same "
+      "release"));
+}
+
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsUnimplemented(status);
 }
 
 }  // namespace miniray

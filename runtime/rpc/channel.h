@@ -1,6 +1,6 @@
-// gRPC channels and the cluster's token. Channels speak TLS where the process
-// does (see tls.h), and fail on purpose where faults are asked for (see
-// fault_injector.h).
+// gRPC channels, and what a caller shows with each call: the cluster's token
+// and its own version. Channels speak TLS where the process does (see tls.h),
+// and fail on purpose where faults are asked for (see fault_injector.h).
 
 #ifndef MINIRAY_RUNTIME_RPC_CHANNEL_H_
 #define MINIRAY_RUNTIME_RPC_CHANNEL_H_
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -22,6 +23,7 @@ inline constexpr int kMaxMessageBytes = 0x7fffffff;
 
 // Metadata keys.
 inline constexpr char kTokenKey[] = "miniray-token";
+inline constexpr char kVersionKey[] = "miniray-version";
 inline constexpr char kActorKey[] = "miniray-actor";
 inline constexpr char kIncarnationKey[] = "miniray-incarnation";
 inline constexpr char kCallerKey[] = "miniray-caller";
@@ -41,24 +43,38 @@ bool AwaitConnected(grpc::Channel* channel, absl::Time deadline);
 // Sets what every server of the runtime needs (limits, keep-alive policy).
 void ConfigureServer(grpc::ServerBuilder* builder);
 
-// Adds the token (nothing if empty).
+// Adds this process's version, and the token (nothing if empty).
 void AddToken(grpc::ClientContext* context, const std::string& token);
 
-// Sets the deadline, and the token.
+// Sets the deadline, and does as AddToken.
 void PrepareContext(grpc::ClientContext* context, const std::string& token,
                     absl::Duration timeout);
 
 // OK if the call carries `token` (compared in constant time), or the cluster
-// has none. A refusal has its line in the log. method: of the service; the name
-// of the calling function if left out. Errors: UNAUTHENTICATED with what to do.
+// has none, and its caller is of this version (CheckVersion). A refusal has its
+// line in the log. method: of the service; the name of the calling function if
+// left out. Errors, with what to do: UNAUTHENTICATED, UNIMPLEMENTED.
 absl::Status CheckToken(const grpc::ServerContextBase& context,
                         const std::string& token,
                         const char* method = __builtin_FUNCTION());
 
-// The same where the token came by another way. given: null, none came. peer:
-// whom the log is to name.
-absl::Status CheckToken(const std::string* given, const std::string& token,
+// What a caller showed where that came by another way; null: nothing.
+struct CallerShows {
+  const std::string* token = nullptr;
+  const std::string* version = nullptr;
+};
+
+// The same. peer: whom the log is to name.
+absl::Status CheckToken(const CallerShows& caller, const std::string& token,
                         const std::string& peer, const char* method);
+
+// OK if programs of version `theirs` and of this one understand each other:
+// versions differ in the last number only. Error: UNIMPLEMENTED.
+absl::Status CheckVersion(absl::string_view theirs);
+
+// Whether the peer has refused this process, so that another attempt is of no
+// use: CheckToken's errors.
+bool IsRefusal(const absl::Status& status);
 
 }  // namespace miniray
 

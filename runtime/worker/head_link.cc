@@ -77,8 +77,7 @@ void HeadLink::DialLoop() {
       if (ended_) return;
       last_error_ = std::string(status.message());
       if (!registered_ &&
-          (status.code() == absl::StatusCode::kUnauthenticated ||
-           status.code() == absl::StatusCode::kInvalidArgument)) {
+          (IsRefusal(status) || absl::IsInvalidArgument(status))) {
         fatal_ = status;
         return;
       }

@@ -48,8 +48,8 @@ class HeadLink {
 
   // Begins, and blocks until the head has accepted the node. Errors:
   // UNAVAILABLE, no answer within `timeout`. UNAUTHENTICATED, the token is
-  // wrong. INVALID_ARGUMENT. CANCELLED, `cancelled` (may be null) said so.
-  // Call it once.
+  // wrong. UNIMPLEMENTED, the head is of another version. INVALID_ARGUMENT.
+  // CANCELLED, `cancelled` (may be null) said so. Call it once.
   absl::Status Start(absl::Duration timeout,
                      const std::function<bool()>& cancelled = nullptr);
 

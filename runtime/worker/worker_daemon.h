@@ -71,8 +71,8 @@ class WorkerDaemon {
   // Connects and registers; returns once the head has accepted the node.
   // Errors: UNAVAILABLE, nobody answers there within connect_timeout.
   // CANCELLED, `cancelled` said so. UNAUTHENTICATED, the token is wrong.
-  // INVALID_ARGUMENT, not an address. Call it before the process starts threads
-  // that fork.
+  // UNIMPLEMENTED, the head is of another version. INVALID_ARGUMENT, not an
+  // address. Call it before the process starts threads that fork.
   static absl::StatusOr<std::unique_ptr<WorkerDaemon>> Start(Options options);
 
   virtual ~WorkerDaemon() = default;

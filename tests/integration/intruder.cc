@@ -29,6 +29,7 @@
 #include "proto/head.pb.h"
 #include "proto/object.pb.h"
 #include "runtime/base/net.h"
+#include "runtime/base/version.h"
 #include "runtime/rpc/channel.h"
 
 namespace miniray {
@@ -128,6 +129,9 @@ CallResult CallRaw(const std::shared_ptr<grpc::Channel>& channel,
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
   if (token != nullptr) context.AddMetadata(kTokenKey, *token);
+  if (!metadata.contains(kVersionKey)) {
+    context.AddMetadata(kVersionKey, kVersion);
+  }
   for (const auto& [key, value] : metadata) context.AddMetadata(key, value);
   grpc::CompletionQueue queue;
   const auto call = stub.PrepareCall(&context, path, &queue);

@@ -35,7 +35,7 @@ struct CallResult {
 };
 
 // Calls `path` with one request and reads all that comes back.
-// token: null: none.
+// token: null: none. The caller's version is this one's, if not in `metadata`.
 CallResult CallRaw(const std::shared_ptr<grpc::Channel>& channel,
                    const std::string& path, const std::string& request,
                    const std::string* token,

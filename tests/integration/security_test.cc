@@ -17,6 +17,7 @@
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "runtime/rpc/certificates.h"
+#include "runtime/rpc/channel.h"
 #include "runtime/rpc/tls.h"
 #include "tests/integration/intruder.h"
 #include "tests/integration/real_cluster.h"
@@ -195,6 +196,31 @@ TEST_P(TokenTest, NoMethodOfAnyServiceDoesAnythingWithoutIt) {
     }
   }
   EXPECT_GE(logs, 3);  // Of head, daemon and actor.
+}
+
+TEST(VersionTest, NoMethodOfAnyServiceAnswersAnotherRelease) {
+  GuardedCluster cluster(false);
+  const std::string before = cluster.Tables();
+  const std::string token = kToken;
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels;
+  for (const RemoteMethod& method : cluster.Methods()) {
+    SCOPED_TRACE(method.path);
+    const std::string address = cluster.AddressOf(method.service);
+    auto& channel = channels[address];
+    if (channel == nullptr) channel = PlainChannel(address);
+    const CallResult result =
+        CallRaw(channel, method.path, method.request, &token,
+                {{"miniray-actor", cluster.info().actor_id()},
+                 {"miniray-incarnation", "0"},
+                 {kVersionKey, "99.1.0"}});
+    EXPECT_EQ(result.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_THAT(result.status.error_message(), HasSubstr("Mini-Ray 99.1.0"));
+    EXPECT_EQ(result.bytes_read, 0);
+  }
+  EXPECT_EQ(CountLines(cluster.folder(), "it is of another version"),
+            static_cast<int>(cluster.Methods().size()));
+  EXPECT_EQ(cluster.Tables(), before);
+  cluster.ExpectWorking();
 }
 
 TEST(TlsTest, NobodyGetsInWithoutACertificateOfTheCluster) {

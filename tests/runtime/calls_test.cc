@@ -220,6 +220,7 @@ TEST(CallsTest, RepliesWhoseResultsDiedWithTheirProcessAreNone) {
     auto stub = v1::ActorService::NewStub(MakeChannel(info.address()));
     const auto inspect = [&] {
       grpc::ClientContext context;
+      AddToken(&context, "");
       v1::InspectRequest request;
       request.set_actor_id(printer->actor_id());
       v1::InspectResponse response;
@@ -469,6 +470,7 @@ TEST(CallsTest, GroupsRunBesideEachOtherAndInspectBesideAll) {
   auto stub =
       v1::ActorService::NewStub(MakeChannel(cluster.Info(*trainer).address()));
   grpc::ClientContext context;
+  AddToken(&context, "");
   v1::InspectRequest request;
   request.set_actor_id(trainer->actor_id());
   v1::InspectResponse response;

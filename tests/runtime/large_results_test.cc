@@ -68,6 +68,7 @@ class LargeResultsTest : public testing::Test {
     auto stub =
         v1::ActorService::NewStub(MakeChannel(cluster_.Info(actor).address()));
     grpc::ClientContext context;
+    AddToken(&context, "");
     v1::InspectRequest request;
     request.set_actor_id(actor.actor_id());
     v1::InspectResponse response;

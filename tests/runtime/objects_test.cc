@@ -130,6 +130,7 @@ v1::InspectResponse Inspect(const std::string& address,
                             const std::string& actor_id) {
   auto stub = v1::ActorService::NewStub(MakeChannel(address));
   grpc::ClientContext context;
+  AddToken(&context, "");
   v1::InspectRequest request;
   request.set_actor_id(actor_id);
   v1::InspectResponse response;

@@ -5,12 +5,14 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/test/server_context_test_spouse.h"
 #include "gtest/gtest.h"
+#include "runtime/base/version.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -25,6 +27,7 @@ absl::Status Check(const std::string& key, const std::string& value,
                    const std::string& token) {
   grpc::ServerContext context;
   grpc::testing::ServerContextTestSpouse spouse(&context);
+  spouse.AddClientMetadata(kVersionKey, kVersion);
   spouse.AddClientMetadata(key, value);
   return CheckToken(context, token);
 }
@@ -54,8 +57,48 @@ TEST(CheckTokenTest, NoneAtAllIsRefusedWithWhatToDo) {
 }
 
 TEST(CheckTokenTest, AClusterWithoutTokenTakesEverybody) {
-  EXPECT_THAT(CheckToken(grpc::ServerContext(), ""), IsOk());
+  EXPECT_THAT(Check("another-key", "", ""), IsOk());
   EXPECT_THAT(Check(kTokenKey, "any", ""), IsOk());
+}
+
+absl::Status CheckCallerOf(const std::string& version) {
+  return CheckToken({.version = &version}, "", "peer", "Method");
+}
+
+TEST(CheckTokenTest, TheSameReleaseMayDifferInItsPatch) {
+  const std::string release(kVersion, 0,
+                            absl::string_view(kVersion).rfind('.'));
+  for (const char* patch : {".0", ".7", ".12"}) {
+    EXPECT_THAT(CheckCallerOf(release + patch), IsOk()) << patch;
+  }
+}
+
+TEST(CheckTokenTest, AnotherReleaseIsRefusedByName) {
+  const std::string release(kVersion, 0,
+                            absl::string_view(kVersion).rfind('.'));
+  for (const std::string& other :
+       {std::string("99.3.0"), "9" + release + ".0", release + "9.0",
+        release + ".0.0", release, std::string("."), std::string("x")}) {
+    EXPECT_THAT(CheckCallerOf(other),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         AllOf(HasSubstr("Mini-Ray " + other),
+                               HasSubstr(std::string("Mini-Ray ") + kVersion),
+                               HasSubstr("same release"))))
+        << other;
+    EXPECT_TRUE(IsRefusal(CheckCallerOf(other)));
+  }
+  EXPECT_THAT(CheckToken(grpc::ServerContext(), ""),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("too old to tell its version")));
+  EXPECT_THAT(CheckCallerOf("1\n\x1b[31m"),
+              StatusIs(absl::StatusCode::kUnimplemented, Not(HasSubstr("\n"))));
+}
+
+TEST(CheckTokenTest, WhoHasNoTokenIsNotToldTheVersion) {
+  const std::string version = "99.0.0";
+  EXPECT_THAT(
+      CheckToken({.version = &version}, "secret", "peer", "Method"),
+      StatusIs(absl::StatusCode::kUnauthenticated, Not(HasSubstr(kVersion))));
 }
 
 TEST(PrepareContextTest, SetsTheDeadline) {
