@@ -327,7 +327,6 @@ bool HostedActor::Stays(const Lane& lane, const QueuedCall& call,
 }
 
 absl::Cord HostedActor::Keep(const CallSession& session, absl::Cord result) {
-  result = AlignValue(std::move(result));
   v1::Value value;
   v1::ObjectRefValue* object = value.mutable_object();
   object->set_size(static_cast<int64_t>(result.size()));

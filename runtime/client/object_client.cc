@@ -84,9 +84,8 @@ absl::Cord EncodeReference(const v1::ObjectRefValue& object) {
   return absl::Cord(value.SerializeAsString());
 }
 
-absl::StatusOr<absl::Cord> ObjectClient::Put(const absl::Cord& bytes,
+absl::StatusOr<absl::Cord> ObjectClient::Put(const absl::Cord& value,
                                              std::shared_ptr<void>* hold) {
-  const absl::Cord value = AlignValue(bytes);
   MR_ASSIGN_OR_RETURN(std::string store, FindStore());
   const std::string id = NewId("object");
   absl::Status status = Upload(store, id, value);

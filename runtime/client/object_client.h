@@ -54,7 +54,7 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   // Returns a serialized Value that refers to it, and what frees the object
   // when its last copy is gone. Errors: UNAVAILABLE, no node.
   // RESOURCE_EXHAUSTED, the store is full.
-  absl::StatusOr<absl::Cord> Put(const absl::Cord& bytes,
+  absl::StatusOr<absl::Cord> Put(const absl::Cord& value,
                                  std::shared_ptr<void>* hold);
 
   // The Value that a serialized Value refers to; alone: see ObjectFetcher. A

@@ -155,8 +155,10 @@ void LocalLink::Receive() {
     if (turn >= kTurnBytes / kBufferBytes) return loop_.Kick(this);
     if (!Fill() && (ended_ || !readable_)) return;
   }
-  // Nobody would see the end, since nothing is read.
-  if (!ended_ && hung_up_ && !wanted_) {
+  // A server that takes nothing, perhaps for long, is to know that its caller
+  // is gone. A caller is about to take what came before the end: what an actor
+  // replied and why it refused something are not lost.
+  if (!ended_ && hung_up_ && !wanted_ && side_ == Side::kServer) {
     End(absl::UnavailableError("the other process closed the connection"));
   }
 }
@@ -266,13 +268,17 @@ void LocalLink::OnTick() {
 void LocalLink::End(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
   const std::shared_ptr<LocalLink> self = shared_from_this();
+  absl::Status why = status;
   {
     absl::MutexLock lock(&mu_);
     loop_.Remove(socket_, this);
     fd_.reset();
     outgoing_.Clear();
+    // Who has cancelled it knows better: perhaps the peer's last frame, behind
+    // which it closed the connection, told the reason.
+    if (cancelled_) why = cancel_status_;
   }
-  user_->OnLinkEnded(status);
+  user_->OnLinkEnded(why);
   // Much may die with it.
   RunInBackground([user = std::move(user_)]() mutable { user.reset(); });
 }

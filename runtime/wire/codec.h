@@ -122,12 +122,13 @@ class Nesting {
 
 }  // namespace internal
 
-// Returns `value` as a serialized Value message.
+// Returns `value` as a serialized Value message. Its large parts begin at cache
+// lines, if it does.
 template <class T>
 absl::StatusOr<absl::Cord> EncodeValue(const T& value) {
   WireWriter out;
   MR_RETURN_IF_ERROR(Codec<T>::Encode(value, &out));
-  return std::move(out).Take();
+  return std::move(out).TakeAligned(kPaddingField);
 }
 
 template <class T>
@@ -144,7 +145,7 @@ template <class T>
 absl::Status AppendItem(const T& value, WireWriter* list) {
   WireWriter item;
   MR_RETURN_IF_ERROR(Codec<T>::Encode(value, &item));
-  list->Message(1, std::move(item));
+  list->AlignedMessage(1, std::move(item), kPaddingField);
   return absl::OkStatus();
 }
 
@@ -366,7 +367,7 @@ requires(internal::IsMap<Map>::value) struct Codec<Map> {
       MR_RETURN_IF_ERROR(Codec<Mapped>::Encode(mapped, &mapped_value));
       entry.Message(1, std::move(key_value));
       entry.Message(2, std::move(mapped_value));
-      entries.Message(1, std::move(entry));
+      entries.AlignedMessage(1, std::move(entry), kPaddingField);
     }
     out->Message(static_cast<int>(ValueKind::kMap), std::move(entries));
     return absl::OkStatus();

@@ -82,25 +82,4 @@ absl::Status ValueView::Mismatch(absl::string_view expected) const {
       absl::StrCat("expected ", expected, ", got ", ValueKindName(kind)));
 }
 
-absl::Cord AlignValue(absl::Cord value) {
-  constexpr size_t kLine = 64;
-  constexpr size_t kLargePart = 4096;
-  // Value.padding.
-  constexpr char kTag = 15 << 3 | 2;
-  size_t offset = 0;
-  for (absl::string_view part : value.Chunks()) {
-    if (part.size() < kLargePart) {
-      offset += part.size();
-      continue;
-    }
-    // Tag and length take a byte each.
-    const size_t padding = (2 * kLine - 2 - offset % kLine) % kLine;
-    std::string prefix = {kTag, static_cast<char>(padding)};
-    prefix.resize(2 + padding);
-    value.Prepend(prefix);
-    break;
-  }
-  return value;
-}
-
 }  // namespace miniray

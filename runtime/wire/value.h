@@ -46,10 +46,9 @@ struct ValueView {
   absl::Status Mismatch(absl::string_view expected) const;
 };
 
-// Returns the serialized `value`, padded so that its first large part begins at
-// a cache line of what it is written to: a tensor can be used where it lies
-// then. Copies nothing.
-absl::Cord AlignValue(absl::Cord value);
+// Of Value and MapEntry: a field that means nothing (see wire.h). Its tag takes
+// one byte.
+inline constexpr int kPaddingField = 15;
 
 }  // namespace miniray
 

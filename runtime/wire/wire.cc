@@ -20,6 +20,18 @@ constexpr int kFixed32 = 5;
 // more in bookkeeping.
 constexpr size_t kShareThreshold = 512;
 
+// Of a part that is worth aligning.
+constexpr size_t kLargePart = 4096;
+constexpr uint64_t kCacheLine = 64;
+
+// Tag and length take a byte each, so a byte of padding is none.
+constexpr uint64_t kMinPadding = 2;
+constexpr uint64_t kMaxPadding = 129;
+
+uint64_t VarintSize(uint64_t value) {
+  return (static_cast<uint64_t>(std::bit_width(value | 1)) + 6) / 7;
+}
+
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("malformed protobuf message: ", what));
@@ -82,14 +94,47 @@ void WireWriter::Bytes(int field, absl::string_view bytes) {
 void WireWriter::Bytes(int field, absl::Cord bytes) {
   Tag(field, kLengthDelimited);
   RawVarint(bytes.size());
+  if (bytes.size() >= kLargePart && !large_at_.has_value()) {
+    large_at_ = size() % kCacheLine;
+  }
   Append(std::move(bytes));
 }
 
 void WireWriter::Message(int field, WireWriter nested) {
   Tag(field, kLengthDelimited);
   RawVarint(nested.size());
+  if (nested.large_at_.has_value() && !large_at_.has_value()) {
+    large_at_ = (size() + *nested.large_at_) % kCacheLine;
+  }
   if (!nested.cord_.empty()) Append(std::move(nested.cord_));
   tail_.append(nested.tail_);
+}
+
+void WireWriter::AlignedMessage(int field, WireWriter nested, int padding) {
+  if (large_at_.has_value() && nested.large_at_.has_value()) {
+    const uint64_t tag_at = size() + VarintSize(uint64_t{8} * field);
+    const auto fits = [&](uint64_t bytes) {
+      return (tag_at + VarintSize(nested.size() + bytes) + bytes +
+              *nested.large_at_) %
+                 kCacheLine ==
+             *large_at_;
+    };
+    uint64_t bytes = 0;
+    while (!fits(bytes) && bytes < kMaxPadding) {
+      bytes = std::max(bytes + 1, kMinPadding);
+    }
+    if (bytes > 0) nested.PrependPadding(padding, bytes);
+  }
+  Message(field, std::move(nested));
+}
+
+void WireWriter::PrependPadding(int padding, uint64_t bytes) {
+  WireWriter field;
+  field.Tag(padding, kLengthDelimited);
+  field.RawVarint(bytes - kMinPadding);
+  field.tail_.resize(bytes);
+  cord_.Prepend(field.tail_);
+  if (large_at_.has_value()) large_at_ = (*large_at_ + bytes) % kCacheLine;
 }
 
 void WireWriter::Raw(absl::Cord fields) { Append(std::move(fields)); }
@@ -109,6 +154,15 @@ absl::Cord WireWriter::Take() && {
   if (cord_.empty()) return absl::Cord(std::move(tail_));
   cord_.Append(std::move(tail_));
   return std::move(cord_);
+}
+
+absl::Cord WireWriter::TakeAligned(int padding) && {
+  if (large_at_.value_or(0) != 0) {
+    uint64_t bytes = kCacheLine - *large_at_;
+    if (bytes < kMinPadding) bytes += kCacheLine;
+    PrependPadding(padding, bytes);
+  }
+  return std::move(*this).Take();
 }
 
 double WireField::as_double() const { return std::bit_cast<double>(scalar); }

@@ -3,12 +3,18 @@
 // written nor when they are cut out of a received message. The bytes are what a
 // generated class would write; any protobuf parser reads them.
 //
+// A large `bytes` field can be used where it lies only if it begins at an
+// address that suits its elements. So a writer knows where its large parts
+// begin, and with padding (fields that mean nothing) all of them begin at a
+// cache line.
+//
 // Not thread-safe.
 
 #ifndef MINIRAY_RUNTIME_WIRE_WIRE_H_
 #define MINIRAY_RUNTIME_WIRE_WIRE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,19 +36,30 @@ class WireWriter {
   void Bytes(int field, absl::Cord bytes);         // shares the cord's memory
   // A message that `nested` holds.
   void Message(int field, WireWriter nested);
+  // The same, for a message whose field `padding` means nothing: it begins with
+  // one, if without it its large parts were not aligned as those before it.
+  void AlignedMessage(int field, WireWriter nested, int padding);
   // Fields that are serialized already.
   void Raw(absl::Cord fields);
 
   uint64_t size() const { return cord_.size() + tail_.size(); }
   absl::Cord Take() &&;
+  // The same, begun with so much padding that the large parts lie at cache
+  // lines of what begins at one.
+  absl::Cord TakeAligned(int padding) &&;
 
  private:
   void Tag(int field, int wire_type);
   void RawVarint(uint64_t value);
   void Append(absl::Cord cord);
+  // Begins with a field `padding` of so many bytes, its tag included.
+  void PrependPadding(int padding, uint64_t bytes);
 
   absl::Cord cord_;   // What stands before tail_.
   std::string tail_;  // Small fields gather here.
+  // Where large parts begin, modulo the size of a cache line, if there are
+  // some.
+  std::optional<uint64_t> large_at_;
 };
 
 // One field as it stands on the wire.

@@ -127,7 +127,7 @@ MINIRAY_ACTOR(Echo, Constructor<>, &Echo::Say);
 TEST(VersionSkewTest, AnActorRefusesTheCallerOnBothWaysToIt) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();
-  const auto echo = driver.CreateActor<Echo>();
+  const auto echo = driver.CreateActor<Echo>({});
   ASSERT_THAT(echo, IsOk());
   ASSERT_THAT(echo->WaitReady(), IsOk());
   const std::string address = cluster.Info(*echo).address();

@@ -188,6 +188,51 @@ TEST_F(LocalLinkTest, AFinishedLinkDeliversWhatWasWritten) {
   EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
 }
 
+TEST_F(LocalLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
+  server_->Write(kLocalFrame, absl::Cord("reply"), true);
+  server_->Write(kLocalEnd, absl::Cord("bye"), true);
+  server_->Finish();
+  EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
+  at_caller_->Take(caller_.get(), 1);
+  ASSERT_TRUE(at_caller_->AwaitFrames(1));
+  at_caller_->Take(caller_.get(), 1000);
+  ASSERT_TRUE(at_caller_->AwaitFrames(2));
+  EXPECT_EQ(at_caller_->frames()[1],
+            std::make_pair(kLocalEnd, std::string("bye")));
+  EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
+}
+
+// Ends its link for the reason that the first frame tells.
+class Refused : public Taker {
+ public:
+  explicit Refused(std::shared_ptr<LocalLink> link) : link_(std::move(link)) {}
+  void OnLinkFrame(uint32_t, const absl::Cord& bytes) override {
+    link_->Cancel(absl::PermissionDeniedError(std::string(bytes)));
+  }
+
+ private:
+  const std::shared_ptr<LocalLink> link_;
+};
+
+TEST_F(LocalLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const auto caller = std::make_shared<LocalLink>(
+      ScopedFd(ends[0]), LocalLink::Side::kCaller, kMaxBytes);
+  const auto server = std::make_shared<LocalLink>(
+      ScopedFd(ends[1]), LocalLink::Side::kServer, kMaxBytes);
+  const auto at_caller = std::make_shared<Refused>(caller);
+  const auto at_server = std::make_shared<Taker>();
+  ASSERT_TRUE(caller->Start(at_caller));
+  ASSERT_TRUE(server->Start(at_server));
+  server->Write(kLocalEnd, absl::Cord("no token"), true);
+  server->Finish();
+  EXPECT_THAT(at_server->AwaitEnd(), IsOk());
+  caller->Read();
+  EXPECT_THAT(at_caller->AwaitEnd(),
+              StatusIs(absl::StatusCode::kPermissionDenied, "no token"));
+}
+
 TEST_F(LocalLinkTest, ACancelledLinkEndsAtBothEnds) {
   at_server_->Take(server_.get(), 1000);
   caller_->Cancel(absl::AbortedError("enough"));

@@ -1,6 +1,12 @@
 #include "runtime/tensor/tensor_codec.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -213,6 +219,62 @@ TEST(TensorCodecTest, NamedTensorsKeepTheirOrder) {
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(back[0].first, "b");
   ExpectSame(back[1].second, tensors[1].second);
+}
+
+struct Checkpoint {
+  std::string note;
+  NamedTensors weights;
+  std::map<std::string, at::Tensor> moments;
+  std::optional<at::Tensor> mask;
+};
+MINIRAY_STRUCT(Checkpoint, note, weights, moments, mask);
+
+TEST(TensorCodecTest, EveryLargeTensorOfAValueIsUsedWhereItLies) {
+  Checkpoint sent;
+  sent.note = std::string(5001, 'n');  // Large, and of an odd size.
+  sent.weights = {{"conv", at::rand({5003})},
+                  {"bias", at::rand({3})},
+                  {"half", at::rand({20001}).to(at::kHalf)},
+                  {"bytes", at::ones({70001}, at::kByte)},
+                  {"double", at::rand({2049}, at::kDouble)}};
+  sent.moments = {{"a", at::rand({4099})}, {"b", at::rand({8191})}};
+  sent.mask = at::ones({16391}, at::kChar);
+  const auto bytes = EncodeValue(ReadOnly<Checkpoint>{sent});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  // As it lies in a segment or a file of the object store.
+  const auto memory = std::unique_ptr<char, decltype(&free)>(
+      static_cast<char*>(aligned_alloc(64, (bytes->size() + 63) / 64 * 64)),
+      &free);
+  char* end = memory.get();
+  for (absl::string_view chunk : bytes->Chunks()) {
+    end = std::copy(chunk.begin(), chunk.end(), end);
+  }
+  const absl::Cord flat = absl::MakeCordFromExternal(
+      absl::string_view(memory.get(), bytes->size()), [] {});
+  ReadOnly<Checkpoint> got;
+  const absl::Status status = DecodeValue(flat, &got);
+  ASSERT_TRUE(status.ok()) << status;
+  const auto check = [&](const at::Tensor& tensor, const at::Tensor& want) {
+    ExpectSame(tensor, want);
+    if (tensor.nbytes() < 16384) return;
+    const auto* data = static_cast<const char*>(tensor.data_ptr());
+    EXPECT_TRUE(data >= memory.get() && data < end) << "copied";
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
+  };
+  EXPECT_EQ(got.value.note, sent.note);
+  ASSERT_EQ(got.value.weights.size(), sent.weights.size());
+  for (size_t i = 0; i < sent.weights.size(); ++i) {
+    EXPECT_EQ(got.value.weights[i].first, sent.weights[i].first);
+    check(got.value.weights[i].second, sent.weights[i].second);
+  }
+  ASSERT_EQ(got.value.moments.size(), 2u);
+  check(got.value.moments["a"], sent.moments["a"]);
+  check(got.value.moments["b"], sent.moments["b"]);
+  check(*got.value.mask, *sent.mask);
+  // Anybody's protobuf reads it.
+  v1::Value parsed;
+  ASSERT_TRUE(parsed.ParseFromString(std::string(*bytes)));
+  EXPECT_EQ(parsed.list().items_size(), 4);
 }
 
 }  // namespace

@@ -171,6 +171,58 @@ TEST(WireWriterTest, NestedMessagesAndRawFields) {
   EXPECT_EQ(std::string(std::move(value).Take()), expected.SerializeAsString());
 }
 
+// Where each item's bytes begin in the message.
+std::vector<uint64_t> BytesIn(const absl::Cord& message) {
+  const std::string flat(message);
+  v1::Value value;
+  EXPECT_TRUE(value.ParseFromString(flat));
+  std::vector<uint64_t> places;
+  for (const v1::Value& item : value.list().items()) {
+    places.push_back(flat.find(item.bytes_value()));
+  }
+  return places;
+}
+
+TEST(WireWriterTest, LargePartsBeginAtCacheLines) {
+  constexpr int kPadding = v1::Value::kPaddingFieldNumber;
+  constexpr int kItems = v1::ListValue::kItemsFieldNumber;
+  // Around the sizes at which a length takes one byte more, each after every
+  // offset from a cache line.
+  for (const size_t size : {4096, 16250, 16384, 2097020, 2097152}) {
+    for (size_t odd = 0; odd<134; odd += size> 100000 ? 19 : 1) {
+      WireWriter items;
+      std::vector<size_t> sizes = {size + odd, 5000, 3, size - odd / 2 + 67};
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        WireWriter item;
+        item.Bytes(
+            v1::Value::kBytesValueFieldNumber,
+            absl::Cord(std::string(sizes[i], static_cast<char>('a' + i))));
+        items.AlignedMessage(kItems, std::move(item), kPadding);
+      }
+      WireWriter list;
+      list.Message(v1::Value::kListFieldNumber, std::move(items));
+      const std::vector<uint64_t> places =
+          BytesIn(std::move(list).TakeAligned(kPadding));
+      ASSERT_EQ(places.size(), sizes.size());
+      for (const size_t i : {0, 1, 3}) {
+        ASSERT_EQ(places[i] % 64, 0u) << size << " + " << odd << ", item " << i;
+      }
+    }
+  }
+}
+
+TEST(WireWriterTest, WhatHasNoLargePartIsNotPadded) {
+  WireWriter item;
+  item.Bytes(v1::Value::kBytesValueFieldNumber,
+             absl::Cord(std::string(4095, 'x')));
+  WireWriter items;
+  items.AlignedMessage(1, std::move(item), v1::Value::kPaddingFieldNumber);
+  const uint64_t size = items.size();
+  EXPECT_EQ(size, 4095u + 3 + 3);
+  EXPECT_EQ(std::move(items).TakeAligned(v1::Value::kPaddingFieldNumber).size(),
+            size);
+}
+
 TEST(WireWriterTest, EmptyMessage) {
   WireWriter writer;
   EXPECT_EQ(writer.size(), 0u);
