@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/background.h"
@@ -459,7 +460,12 @@ std::string ActorConnection::DescribeCall(const CallState* state) {
   }
   switch (info_.state()) {
     case v1::ACTOR_STATE_PENDING:
-      return absl::StrCat("the actor waits: ", info_.cause());
+      if (info_.cause().empty()) return "the actor waits to be placed";
+      // "waits for CPU 1: ...", or first why it has to be placed again.
+      return absl::StrCat(absl::StartsWith(info_.cause(), "waits ")
+                              ? "the actor "
+                              : "the actor waits: ",
+                          info_.cause());
     case v1::ACTOR_STATE_STARTING:
       return absl::StrCat("the actor's process starts on ", info_.hostname());
     case v1::ACTOR_STATE_RESTARTING:

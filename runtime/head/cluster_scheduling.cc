@@ -214,13 +214,13 @@ void ClusterState::CheckFeasible(DemandClass* demands) {
   }
 }
 
-absl::string_view ClusterState::NoNodeReason() const {
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [](const auto& item) {
-                       return item.second.info.state() != v1::NODE_STATE_DEAD;
-                     })
-             ? "no node has that much"
-             : "no node is alive";
+absl::string_view ClusterState::NoNodeReason(const Demand& demand) const {
+  if (std::none_of(nodes_.begin(), nodes_.end(), [](const auto& item) {
+        return item.second.info.state() != v1::NODE_STATE_DEAD;
+      })) {
+    return "no node is alive";
+  }
+  return demand.request.empty() ? "there is none" : "no node has that much";
 }
 
 std::string ClusterState::WaitReason(const DemandClass& demands) const {
@@ -233,7 +233,7 @@ std::string ClusterState::WaitReason(const DemandClass& demands) const {
       return absl::StrCat(text, ", which ", group->second.info.cause());
     }
   }
-  if (!demands.feasible) return absl::StrCat(text, ": ", NoNodeReason());
+  if (!demands.feasible) return absl::StrCat(text, ": ", NoNodeReason(demand));
   if (const auto node = nodes_.find(demand.node_id);
       node != nodes_.end() && !IsUsable(node->second) &&
       node->second.info.state() != v1::NODE_STATE_DEAD) {
@@ -259,6 +259,11 @@ std::string ClusterState::WhyNoRoom(const Demand& demand) const {
         std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& item) {
           return IsUsable(item.second) && CouldHold(demand, item.second);
         });
+  }
+  if (demand.request.empty()) {
+    // There is room for that on every node that may be used.
+    return reachable ? "it is kept free for a placement group"
+                     : "every such node is cut from the head";
   }
   return reachable ? "all of it is in use"
                    : "the nodes that have that much are cut from the head";

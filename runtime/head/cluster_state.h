@@ -315,7 +315,8 @@ class ClusterState {
   void CheckFeasible(DemandClass* demands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FailInfeasible(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Why nobody could ever hold something.
-  absl::string_view NoNodeReason() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::string_view NoNodeReason(const Demand& demand) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WaitReason(const DemandClass& demands) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of what some node could hold.

@@ -281,10 +281,10 @@ void ClusterState::ScheduleJobs() {
     } else if (job.infeasible_since == absl::InfiniteFuture()) {
       job.infeasible_since = options_.clock();
     }
-    const std::string cause =
-        absl::StrCat("waits for ", job.request.ToString(), ": ",
-                     feasible ? WhyNoRoom(Demand{job.request})
-                              : std::string(NoNodeReason()));
+    const Demand demand{job.request};
+    const std::string cause = absl::StrCat(
+        "waits for ", demand.ToString(), ": ",
+        feasible ? WhyNoRoom(demand) : std::string(NoNodeReason(demand)));
     if (cause == job.info.cause()) continue;
     job.info.set_cause(cause);
     Touch(&job);
@@ -298,10 +298,10 @@ void ClusterState::FailInfeasibleJobs(absl::Time now) {
         now < it->second.infeasible_since + options_.infeasible_timeout) {
       continue;
     }
-    EndJob(
-        &it->second, v1::JOB_STATE_FAILED,
-        absl::StrCat("cannot be placed: it asks for ",
-                     it->second.request.ToString(), ", but ", DescribeNodes()));
+    EndJob(&it->second, v1::JOB_STATE_FAILED,
+           absl::StrCat("cannot be placed: it asks for ",
+                        Demand{it->second.request}.ToString(), ", but ",
+                        DescribeNodes()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 namespace miniray {
 
@@ -34,19 +35,24 @@ std::string Demand::Key() const {
 }
 
 std::string Demand::ToString() const {
-  std::string text = request.ToString();
+  std::string text = request.empty() ? "" : request.ToString();
+  // The place alone, where nothing is asked of it.
+  const auto at = [&text](absl::string_view before, const std::string& place) {
+    absl::StrAppend(&text, text.empty() ? "" : before, place);
+  };
   if (!group_id.empty()) {
-    absl::StrAppend(
-        &text, " in ",
-        bundle_index >= 0 ? absl::StrCat("bundle ", bundle_index) : "a bundle",
-        " of placement group ", group_id);
+    at(" in ",
+       absl::StrCat(bundle_index >= 0 ? absl::StrCat("bundle ", bundle_index)
+                                      : "a bundle",
+                    " of placement group ", group_id));
   }
-  if (!node_id.empty()) absl::StrAppend(&text, " on node ", node_id);
+  if (!node_id.empty()) at(" on ", absl::StrCat("node ", node_id));
   if (!labels.empty()) {
-    absl::StrAppend(&text, " on a node with ",
-                    absl::StrJoin(labels, ", ", absl::PairFormatter("=")));
+    at(" on ",
+       absl::StrCat("a node with ",
+                    absl::StrJoin(labels, ", ", absl::PairFormatter("="))));
   }
-  return text;
+  return text.empty() ? "a node" : text;
 }
 
 bool Demand::LabelsMatch(const v1::NodeInfo& node) const {

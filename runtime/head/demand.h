@@ -27,7 +27,7 @@ struct Demand {
 
   // The same for equal demands.
   std::string Key() const;
-  // "CPU 1 on a node with zone=a".
+  // "CPU 1 on a node with zone=a"; "a node" where any will do.
   std::string ToString() const;
   bool LabelsMatch(const v1::NodeInfo& node) const;
 };

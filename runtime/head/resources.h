@@ -35,6 +35,7 @@ class ResourceSet {
   double UtilisationAfter(const ResourceSet& total,
                           const ResourceSet& request) const;
 
+  bool empty() const { return units_.empty(); }
   // "CPU 2, GPU 0.5"; "nothing" if empty.
   std::string ToString() const;
 

@@ -523,7 +523,8 @@ TEST(CallsTest, ATimeoutSaysWhatTheCallWaitsFor) {
   ASSERT_TRUE(Eventually([&] {
     const std::string message(
         call.Get(absl::Milliseconds(1)).status().message());
-    return message.find("waits for CPU 1") != std::string::npos;
+    return message.find("the actor waits for CPU 1: all of it is in use") !=
+           std::string::npos;
   }));
   EXPECT_THAT(Kill(*trainer), IsOk());
   EXPECT_THAT(call.Get(kLong), IsOk());

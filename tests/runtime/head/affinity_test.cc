@@ -101,6 +101,27 @@ TEST_F(AffinityTest, ACutNodeIsNamedAsTheReason) {
             "waits for CPU 1 on node b: it is cut from the head");
 }
 
+TEST_F(AffinityTest, WhoAsksForNothingWaitsForAPlace) {
+  auto link = AddNode("b", 1);
+  state_.NodeDisconnected("b", link.get());
+  const auto ask_for_nothing = [this](v1::ActorSpec spec) {
+    spec.clear_resources();
+    return Create(spec).cause();
+  };
+  EXPECT_EQ(ask_for_nothing(Spec("w")),
+            "waits for a node: every such node is cut from the head");
+  EXPECT_EQ(ask_for_nothing(On("b", "x")),
+            "waits for node b: it is cut from the head");
+  EXPECT_EQ(ask_for_nothing(InZone("west", "y")),
+            "waits for a node with zone=west: there is none");
+  Demand demand;
+  demand.group_id = "g";
+  EXPECT_EQ(demand.ToString(), "a bundle of placement group g");
+  demand.bundle_index = 2;
+  demand.node_id = "b";
+  EXPECT_EQ(demand.ToString(), "bundle 2 of placement group g on node b");
+}
+
 TEST_F(AffinityTest, NorIsWhatACutNodeHasInUse) {
   AddNode("small", 1);
   auto link = AddLabelled("b", 4, "west");

@@ -104,6 +104,20 @@ TEST_F(SubmittedJobsTest, FailsWithExitCodeAndCause) {
   EXPECT_THAT(Job("j").cause(), HasSubstr("SIGSEGV) on node n (host-n"));
 }
 
+TEST_F(SubmittedJobsTest, OneThatAsksForNothingWaitsForANode) {
+  Submit("j", 0).IgnoreError();
+  EXPECT_EQ(Job("j").cause(), "waits for a node: no node is alive");
+  Advance(kInfeasible);
+  EXPECT_EQ(Job("j").cause(),
+            "cannot be placed: it asks for a node, but the cluster has no "
+            "nodes");
+  auto link = AddNode("n", 1);
+  state_.NodeDisconnected("n", link.get());
+  Submit("k", 0).IgnoreError();
+  EXPECT_EQ(Job("k").cause(),
+            "waits for a node: every such node is cut from the head");
+}
+
 TEST_F(SubmittedJobsTest, WaitsForRoomAndSaysSo) {
   const auto link = AddNode("n", 4);
   Submit("a", 3).IgnoreError();
