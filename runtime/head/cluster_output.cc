@@ -142,14 +142,24 @@ absl::StatusOr<ClusterState::LogPlace> ClusterState::FindLog(
   }
   const auto node = nodes_.find(node_id);
   if (node != nodes_.end()) place.link = node->second.link;
-  if (place.link == nullptr) {
-    return absl::UnavailableError(absl::StrCat(
-        "the log of ", who, " is on node ",
-        node == nodes_.end() ? node_id : NodeName(node->second.info),
-        ", which is not there",
+  if (place.link != nullptr) return place;
+  const bool gone =
+      node == nodes_.end() || node->second.info.state() == v1::NODE_STATE_DEAD;
+  // An actor's next process has a log elsewhere.
+  if (gone && request.follow() && actor != nullptr && IsLive(actor->info)) {
+    return place;
+  }
+  const std::string where = absl::StrCat(
+      "the log of ", who, " is on node ",
+      node == nodes_.end() ? node_id : NodeName(node->second.info));
+  if (gone) {
+    return absl::NotFoundError(absl::StrCat(
+        where, ", which is gone",
         file.empty() ? "" : absl::StrCat("; the file was ", file)));
   }
-  return place;
+  return absl::UnavailableError(
+      absl::StrCat(where, ", which is cut from the head",
+                   file.empty() ? "" : absl::StrCat("; the file is ", file)));
 }
 
 }  // namespace miniray

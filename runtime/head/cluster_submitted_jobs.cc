@@ -8,7 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/job_id.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/cluster_state.h"
@@ -17,6 +20,8 @@ namespace miniray {
 namespace {
 
 constexpr absl::Duration kMaxWait = absl::Minutes(1);
+// How a node begins what it says of output that its disk did not take.
+constexpr char kOutputLost[] = "; output lost: ";
 
 absl::Status CheckSpec(const v1::JobSpec& spec) {
   MR_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
@@ -158,9 +163,17 @@ void ClusterState::TakeJobExit(const std::string& node_id,
   ReleaseResources(job);
   job->info.set_exit_code(event.exit_code());
   if (!job->stop_reason.empty()) {
-    EndJob(job, v1::JOB_STATE_STOPPED, job->stop_reason);
+    EndJob(job, v1::JOB_STATE_STOPPED,
+           absl::StrCat(job->stop_reason,
+                        absl::StartsWith(event.last_output(), kOutputLost)
+                            ? event.last_output()
+                            : ""));
   } else if (event.exit_code() == 0 && event.cause().empty()) {
     EndJob(job, v1::JOB_STATE_SUCCEEDED, "");
+    // A full disk of the node is no failure of the program.
+    absl::string_view lost = event.last_output();
+    absl::ConsumePrefix(&lost, "; ");
+    job->info.set_cause(std::string(lost));
   } else {
     const auto node = nodes_.find(node_id);
     EndJob(job, v1::JOB_STATE_FAILED,

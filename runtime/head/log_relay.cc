@@ -70,13 +70,15 @@ void LogRelay::Chunk(const NodeLink* link, v1::LogChunk chunk) {
     return;
   }
   const bool last = chunk.last();
+  const bool notice = !last && !chunk.error().empty();
   const absl::Status status = chunk.error().empty()
                                   ? absl::OkStatus()
                                   : absl::NotFoundError(chunk.error());
   const int32_t incarnation = chunk.incarnation();
-  if (!chunk.data().empty()) {
+  if (!chunk.data().empty() || notice) {
     v1::LogChunk data;
     data.mutable_data()->swap(*chunk.mutable_data());
+    if (notice) data.set_error(chunk.error());
     data.set_incarnation(incarnation);
     data.set_lost_bytes(chunk.lost_bytes());
     reading.sink->Data(std::move(data));
@@ -94,8 +96,8 @@ void LogRelay::NodeGone(const NodeLink* link) {
       continue;
     }
     it->second.sink->End(
-        absl::UnavailableError("the connection to the node that has the log "
-                               "broke while it was read"),
+        absl::UnavailableError("the log of this process is cut off: the "
+                               "connection to its node broke"),
         0);
     it = readings_.erase(it);
   }

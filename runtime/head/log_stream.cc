@@ -48,11 +48,12 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
       request_.set_follow(place.request.follow());
       request_.set_skip_bytes(place.request.skip_bytes());
       request_.set_min_incarnation(place.request.min_incarnation());
-      if (place.link != nullptr) return Open(std::move(place));
-      // The reader learns that it is connected.
+      // The reader learns that it is connected, however long nothing is there
+      // to be read.
       v1::LogChunk nothing;
       nothing.set_incarnation(request_.min_incarnation());
       Push(std::move(nothing), 0);
+      if (place.link != nullptr) return Open(std::move(place));
       Await(0);
     }
 

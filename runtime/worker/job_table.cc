@@ -22,6 +22,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/packages/folder_archive.h"
 #include "runtime/rpc/tls.h"
+#include "runtime/worker/log_file.h"
 
 namespace miniray {
 namespace {
@@ -300,6 +301,11 @@ void JobTable::TellEnd(const std::string& job_id, int exit_code,
   } else if (!cause.empty()) {
     exited->set_cause(ToUtf8(cause));
     exited->set_last_output(ToUtf8(LastOutput(LogPath(job_id))));
+  }
+  if (const std::string lost = LostOutputOf(LogPath(job_id)).ToString();
+      !lost.empty()) {
+    exited->set_last_output(
+        ToUtf8(absl::StrCat("; ", lost, exited->last_output())));
   }
   LOG(INFO) << "job " << job_id << ": "
             << (exited->cause().empty() ? "exited with code 0"

@@ -43,6 +43,17 @@ Dropped& GetDropped() {
   return *dropped;
 }
 
+// Of each log of which the disk did not take all.
+struct LostOutputs {
+  absl::Mutex mu;
+  std::map<std::string, LostOutput> logs ABSL_GUARDED_BY(mu);
+};
+
+LostOutputs& GetLostOutputs() {
+  static auto* const lost = new LostOutputs;
+  return *lost;
+}
+
 std::string Canonical(const std::string& path) {
   std::error_code error;
   std::string real = std::filesystem::canonical(path, error).string();
@@ -113,17 +124,24 @@ void LogFile::Rotate() {
   size_ = 0;
 }
 
+void LogFile::NoteLost() {
+  if (lost_ == 0) return;
+  const std::string note =
+      absl::StrCat("[miniray: ", lost_,
+                   " bytes of output were lost here: ", lost_cause_, "]\n");
+  const ssize_t n = write(fd_.get(), note.data(), note.size());
+  if (n > 0) size_ += n;
+  if (n != static_cast<ssize_t>(note.size())) return;
+  lost_ = 0;
+  LostOutputs& lost = GetLostOutputs();
+  absl::MutexLock lock(&lost.mu);
+  lost.logs[Canonical(path_)].unsaid_bytes = 0;
+}
+
+void LogFile::Finish() { NoteLost(); }
+
 void LogFile::Write(absl::string_view text) {
-  if (lost_ > 0 && !text.empty()) {
-    const std::string note =
-        absl::StrCat("[miniray: ", lost_,
-                     " bytes of output were lost here: ", lost_cause_, "]\n");
-    if (write(fd_.get(), note.data(), note.size()) ==
-        static_cast<ssize_t>(note.size())) {
-      size_ += static_cast<int64_t>(note.size());
-      lost_ = 0;
-    }
-  }
+  if (!text.empty()) NoteLost();
   while (!text.empty()) {
     const ssize_t n = write(fd_.get(), text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
@@ -134,11 +152,35 @@ void LogFile::Write(absl::string_view text) {
       lost_cause_ = strerror(errno);
       lost_ += static_cast<int64_t>(text.size());
       total_lost_ += static_cast<int64_t>(text.size());
+      LostOutputs& lost = GetLostOutputs();
+      const std::string path = Canonical(path_);
+      absl::MutexLock lock(&lost.mu);
+      lost.logs[path] = {
+          total_lost_, lost_,
+          absl::StrCat(lost_cause_, " in ",
+                       std::filesystem::path(path).parent_path().string())};
       return;
     }
     size_ += n;
     text.remove_prefix(static_cast<size_t>(n));
   }
+}
+
+std::string LostOutput::ToString() const {
+  if (bytes == 0) return "";
+  return absl::StrCat("output lost: ", cause, ", ", bytes, " bytes");
+}
+
+LostOutput LostOutputOf(const std::string& path) {
+  LostOutputs& lost = GetLostOutputs();
+  {
+    absl::MutexLock lock(&lost.mu);
+    if (lost.logs.empty()) return {};
+  }
+  const std::string real = Canonical(path);
+  absl::MutexLock lock(&lost.mu);
+  const auto it = lost.logs.find(real);
+  return it == lost.logs.end() ? LostOutput() : it->second;
 }
 
 absl::StatusOr<LogReader> LogReader::Open(const std::string& path,
@@ -249,6 +291,11 @@ absl::StatusOr<bool> LogReader::OpenNext() {
   begin_ = begin;
   fd_ = std::move(fd);
   return true;
+}
+
+int64_t LogReader::Position() const {
+  const off_t position = lseek(fd_.get(), 0, SEEK_CUR);
+  return begin_ + std::max<off_t>(position, 0);
 }
 
 absl::StatusOr<std::string> LogReader::Read(size_t max_bytes) {

@@ -31,6 +31,9 @@ class LogFile {
   // when there is room again.
   void Append(absl::string_view text);
 
+  // Nothing more comes: the log says what it lost last, if there is room.
+  void Finish();
+
   const std::string& path() const { return path_; }
   int64_t lost_bytes() const { return total_lost_; }
 
@@ -39,6 +42,8 @@ class LogFile {
       : path_(std::move(path)), options_(options) {}
   void Rotate();
   void Write(absl::string_view text);
+  // Writes what was lost into the log; nothing if that is not possible.
+  void NoteLost();
 
   std::string path_;
   Options options_;
@@ -48,6 +53,20 @@ class LogFile {
   int64_t total_lost_ = 0;
   std::string lost_cause_;
 };
+
+// What the disk did not take of a log that this process writes, or wrote.
+struct LostOutput {
+  int64_t bytes = 0;
+  int64_t unsaid_bytes = 0;  // Of which the log itself says nothing.
+  std::string cause;         // "No space left on device in /logs"
+
+  // "output lost: No space left on device in /logs, 20 bytes", of all of it;
+  // empty if nothing was lost.
+  std::string ToString() const;
+};
+
+// Thread-safe. A log's path may be a symbolic link.
+LostOutput LostOutputOf(const std::string& path);
 
 // Reads a log from its oldest file to its newest, and on as it grows, also
 // across rotations. Not thread-safe.
@@ -66,6 +85,10 @@ class LogReader {
   // before what the last Read returned. What made way before this process
   // wrote the log is not known of.
   int64_t TakeLost() { return std::exchange(lost_, 0); }
+
+  // How many bytes of the log stand before what Read returns next, those that
+  // made way included (as far as this process knows of them).
+  int64_t Position() const;
 
  private:
   explicit LogReader(std::string path) : path_(std::move(path)) {}

@@ -145,6 +145,10 @@ bool LogServer::Serve(Reading* reading, int64_t* window) {
       reading->skip -= known;
       reading->lost += gone - known;
       if (bytes->empty()) {
+        if (!TellLost(reading, complete)) {
+          reading->idle = true;  // Again in a moment.
+          return true;
+        }
         if (complete) {
           reading->reader.reset();
           continue;
@@ -197,8 +201,36 @@ absl::StatusOr<bool> LogServer::OpenNext(Reading* reading) {
   }
   MR_RETURN_IF_ERROR(reader.status());
   reading->reader = *std::move(reader);
-  reading->request.clear_tail_lines();  // Of a further one: all.
+  // What was read already is not of this log where the one that was asked for
+  // is not here.
+  if (reading->path.empty() &&
+      log->first > std::max(reading->request.min_incarnation(), 0)) {
+    reading->skip = 0;
+  }
+  reading->path = log->second;
+  reading->told_lost_bytes = 0;
+  if (reading->request.tail_lines() > 0) {
+    // So that the reader knows where it is.
+    reading->lost = reading->reader->Position();
+    reading->request.clear_tail_lines();  // Of a further one: all.
+  }
   reading->next = log->first + 1;
+  return true;
+}
+
+bool LogServer::TellLost(Reading* reading, bool complete) {
+  const LostOutput lost = LostOutputOf(reading->path);
+  // While more is written: that it began, and the sum at the end.
+  if (lost.unsaid_bytes <= reading->told_lost_bytes ||
+      (!complete && reading->told_lost_bytes > 0)) {
+    return true;
+  }
+  v1::LogChunk chunk;
+  chunk.set_request_id(reading->request.request_id());
+  chunk.set_incarnation(reading->next - 1);
+  chunk.set_error(ToUtf8(lost.ToString()));
+  if (!callbacks_.send(std::move(chunk))) return false;
+  reading->told_lost_bytes = lost.unsaid_bytes;
   return true;
 }
 

@@ -59,6 +59,8 @@ class LogServer {
     Log log;
     int next = 0;  // The incarnation to open next, or a later one.
     std::optional<LogReader> reader;  // Of the one before.
+    std::string path;                 // Of its log.
+    int64_t told_lost_bytes = 0;      // Of those that the disk did not take.
     absl::Time next_look = absl::InfinitePast();
     int64_t skip = 0;
     std::string unsent;  // Read already.
@@ -73,6 +75,9 @@ class LogServer {
   // Opens the log of the next process; false: there is none yet. Errors:
   // NOT_FOUND, its file is not there (yet).
   absl::StatusOr<bool> OpenNext(Reading* reading);
+  // At the end of what is there: tells what the disk did not take, and of which
+  // the log says nothing. False: there is no room for it now.
+  bool TellLost(Reading* reading, bool complete);
   // Looks for logs of further processes.
   void LookAgain(Reading* reading);
   bool Finish(const Reading& reading, const absl::Status& status);

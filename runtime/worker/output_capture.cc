@@ -197,10 +197,21 @@ void OutputCapture::ReadRest(Source* source) {
   }
 }
 
+void OutputCapture::TellLost(Source* source) {
+  if (source->file.lost_bytes() == source->told_lost_bytes) return;
+  source->told_lost_bytes = source->file.lost_bytes();
+  SendLines(source,
+            absl::StrCat("[miniray: in its log: ",
+                         LostOutputOf(source->file.path()).ToString(), "]\n"),
+            false);
+}
+
 void OutputCapture::Close(Source* source) {
+  TellLost(source);
   if (!source->partial.empty() || source->dropped_lines > 0) {
     SendLines(source, std::exchange(source->partial, ""), true);
   }
+  source->file.Finish();
   source->read_end.reset();  // Leaves the epoll set by itself.
   source->ended = true;
 }
@@ -208,6 +219,8 @@ void OutputCapture::Close(Source* source) {
 void OutputCapture::Take(Source* source, absl::string_view text) {
   source->file.Append(text);
   if (source->origin.job_id().empty()) return;
+  // That it begins; the sum follows at the end.
+  if (source->told_lost_bytes == 0) TellLost(source);
   const size_t last = text.rfind('\n');
   if (last == absl::string_view::npos) {
     source->partial.append(text.data(), text.size());

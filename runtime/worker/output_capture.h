@@ -88,7 +88,8 @@ class OutputCapture {
     v1::ProcessOutput origin;  // `pid` guarded by mu_ until Finish.
     std::string partial;       // A line that is not complete yet.
     int64_t dropped_lines = 0;
-    std::function<void()> done;  // Once it is to finish.
+    int64_t told_lost_bytes = 0;  // Of those that its file misses.
+    std::function<void()> done;   // Once it is to finish.
     absl::Time deadline = absl::InfiniteFuture();
     bool ended = false;  // End of file.
   };
@@ -101,6 +102,8 @@ class OutputCapture {
   void ReadRest(Source* source);
   void Take(Source* source, absl::string_view text);
   void SendLines(Source* source, absl::string_view lines, bool last);
+  // Says to the sink what the disk did not take of the file.
+  void TellLost(Source* source);
   // Nothing comes any more.
   void Close(Source* source);
   void Wake();

@@ -16,18 +16,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class FakeSink : public LogRelay::Sink {
  public:
   void Data(v1::LogChunk chunk) override {
     data.push_back(chunk.data());
     lost += chunk.lost_bytes();
+    if (!chunk.error().empty()) notices.push_back(chunk.error());
   }
   void End(absl::Status status, int32_t /*incarnation*/) override {
     ends.push_back(status);
   }
   std::vector<std::string> data;
   int64_t lost = 0;
+  std::vector<std::string> notices;
   std::vector<absl::Status> ends;
 };
 
@@ -78,6 +81,19 @@ TEST_F(LogRelayTest, AnErrorOfTheNode) {
                                                 HasSubstr("no such file"))));
 }
 
+TEST_F(LogRelayTest, ANoticeOfTheNodeReachesTheReader) {
+  const uint64_t id = Open();
+  Chunk(id, "one");
+  v1::LogChunk chunk;
+  chunk.set_request_id(id);
+  chunk.set_error("output lost");
+  relay_.Chunk(link_.get(), chunk);
+  Chunk(id, "two", true);
+  EXPECT_THAT(sink_->data, ElementsAre("one", "", "two"));
+  EXPECT_THAT(sink_->notices, ElementsAre("output lost"));
+  EXPECT_THAT(sink_->ends, ElementsAre(IsOk()));
+}
+
 TEST_F(LogRelayTest, AnotherNodeCannotAnswer) {
   const uint64_t id = Open();
   const FakeLink other;
@@ -111,8 +127,8 @@ TEST_F(LogRelayTest, AReaderThatLeavesIsTold) {
 TEST_F(LogRelayTest, ANodeThatGoesEndsWhatIsReadThere) {
   Open();
   relay_.NodeGone(link_.get());
-  EXPECT_THAT(sink_->ends,
-              ElementsAre(StatusIs(absl::StatusCode::kUnavailable)));
+  EXPECT_THAT(sink_->ends, ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
+                                                StartsWith("the log of "))));
 }
 
 TEST_F(LogRelayTest, ThereIsALimit) {

@@ -223,10 +223,41 @@ TEST_F(FindLogTest, ALostNodeIsNamedWithTheFile) {
   state_.ActorExited("n", exited);
   EXPECT_THAT(Find("a"), IsOk());
   state_.NodeLeft("n");
-  EXPECT_THAT(Find("a"), StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(Find("a"), StatusIs(absl::StatusCode::kNotFound,
                                   AllOf(HasSubstr("the log of actor a is on "
                                                   "node n (host-n, 10.0.0.1)"),
+                                        HasSubstr("which is gone"),
                                         HasSubstr("/logs/a.log"))));
+}
+
+TEST_F(FindLogTest, ANodeThatIsCutOffMayComeBack) {
+  const auto link = AddNode("m", 4);
+  v1::ActorSpec spec = Spec("b");
+  spec.set_node_id("m");
+  Create(spec);
+  state_.NodeDisconnected("m", link.get());
+  EXPECT_THAT(Find("b"), StatusIs(absl::StatusCode::kUnavailable,
+                                  AllOf(HasSubstr("the log of actor b is on "),
+                                        HasSubstr("cut from the head"))));
+}
+
+TEST_F(FindLogTest, WhoFollowsWaitsForTheNextProcessOnAnotherNode) {
+  AddNode("m", 4);
+  v1::ActorSpec spec = Spec("b");
+  (*spec.mutable_resources()->mutable_quantity())["CPU"] = 3;
+  spec.set_node_id("m");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Started("m", "b");
+  state_.NodeLeft("m");
+  ASSERT_NE(StateOf("b"), v1::ACTOR_STATE_DEAD);
+  EXPECT_THAT(Find("b"), StatusIs(absl::StatusCode::kNotFound));
+  v1::ReadLogRequest request;
+  request.set_any_id("b");
+  request.set_follow(true);
+  const auto place = state_.FindLog(request);
+  ASSERT_THAT(place, IsOk());
+  EXPECT_EQ(place->link, nullptr);
 }
 
 }  // namespace

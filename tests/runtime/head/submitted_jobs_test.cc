@@ -104,6 +104,37 @@ TEST_F(SubmittedJobsTest, FailsWithExitCodeAndCause) {
   EXPECT_THAT(Job("j").cause(), HasSubstr("SIGSEGV) on node n (host-n"));
 }
 
+TEST_F(SubmittedJobsTest, LostOutputIsTheCauseWhateverTheState) {
+  AddNode("n", 4);
+  const auto exits = [this](const std::string& job, int code,
+                            const std::string& cause) {
+    v1::JobExited event;
+    event.set_job_id(job);
+    event.set_exit_code(code);
+    event.set_cause(cause);
+    event.set_last_output(
+        "; output lost: No space left on device in /l, 9 "
+        "bytes");
+    state_.JobExited("n", event);
+  };
+  for (const char* job : {"good", "bad", "stopped"}) {
+    Submit(job).IgnoreError();
+    JobStarted("n", job);
+  }
+  exits("good", 0, "");
+  EXPECT_EQ(JobStateOf("good"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Job("good").cause(),
+            "output lost: No space left on device in /l, 9 bytes");
+  exits("bad", 3, "exited with code 3");
+  EXPECT_EQ(JobStateOf("bad"), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job("bad").cause(), HasSubstr("(host-n, 10.0.0.1); output lost"));
+  EXPECT_THAT(Stop("stopped"), IsOk());
+  exits("stopped", 0, "");
+  EXPECT_EQ(JobStateOf("stopped"), v1::JOB_STATE_STOPPED);
+  EXPECT_THAT(Job("stopped").cause(),
+              HasSubstr("(miniray job stop); output lost: "));
+}
+
 TEST_F(SubmittedJobsTest, OneThatAsksForNothingWaitsForANode) {
   Submit("j", 0).IgnoreError();
   EXPECT_EQ(Job("j").cause(), "waits for a node: no node is alive");

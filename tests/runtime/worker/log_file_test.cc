@@ -1,5 +1,7 @@
 #include "runtime/worker/log_file.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -18,6 +20,24 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+
+// While it lives, files beyond so many bytes are an error, like a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_ = {};
+  const sighandler_t handler_;
+};
 
 class LogFileTest : public testing::Test {
  protected:
@@ -91,6 +111,48 @@ TEST_F(LogFileTest, AFullDiskIsCountedAndSaid) {
   file->Append("12345");
   file->Append("678");
   EXPECT_EQ(file->lost_bytes(), 8);
+  const LostOutput lost = LostOutputOf("/dev/full");
+  EXPECT_EQ(lost.bytes, 8);
+  EXPECT_EQ(lost.unsaid_bytes, 8);
+  EXPECT_EQ(lost.ToString(),
+            "output lost: No space left on device in /dev, 8 bytes");
+  EXPECT_EQ(LostOutputOf(path_).ToString(), "");
+}
+
+TEST_F(LogFileTest, WhatWasLostLastIsSaidAtTheEndIfThereIsRoom) {
+  LogFile file = Open(1000, 2);
+  file.Append("first\n");
+  {
+    const FileSizeLimit limit(8);
+    file.Append("second\n");  // Of which two bytes have room.
+    EXPECT_EQ(LostOutputOf(path_).unsaid_bytes, 5);
+    file.Finish();
+    EXPECT_EQ(LostOutputOf(path_).unsaid_bytes, 5);
+  }
+  file.Finish();
+  EXPECT_EQ(Text(),
+            "first\nse[miniray: 5 bytes of output were lost here: File too "
+            "large]\n");
+  EXPECT_EQ(LostOutputOf(path_).unsaid_bytes, 0);
+  EXPECT_EQ(LostOutputOf(path_).bytes, 5);
+}
+
+TEST_F(LogFileTest, AReaderKnowsWhereItIs) {
+  LogFile file = Open(10, 2);
+  file.Append("one\ntwo\n");
+  auto reader = LogReader::Open(path_, 0);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->Position(), 0);
+  EXPECT_EQ(ReadOn(&*reader), "one\ntwo\n");
+  EXPECT_EQ(reader->Position(), 8);
+  file.Append("three\n");
+  file.Append("four\n");
+  file.Append("five\n");  // What was written first has made way.
+  reader = LogReader::Open(path_, 2);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->Position(), 14);
+  EXPECT_EQ(ReadOn(&*reader), "four\nfive\n");
+  EXPECT_EQ(reader->Position(), 24);
 }
 
 TEST_F(LogFileTest, AnUnwritablePlaceIsAnError) {

@@ -1,6 +1,10 @@
 #include "runtime/worker/log_server.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -10,11 +14,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "runtime/worker/log_file.h"
 #include "tests/runtime/base/temp_folder.h"
 
 namespace miniray {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class LogServerTest : public ::testing::Test {
@@ -75,6 +81,7 @@ class LogServerTest : public ::testing::Test {
   std::map<uint64_t, int64_t> lost_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::string> ends_ ABSL_GUARDED_BY(mu_);  // Errors.
 
+  std::map<uint64_t, std::vector<std::string>> notices_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, int> incarnations_ ABSL_GUARDED_BY(mu_);  // The last.
 
   LogServer server_{
@@ -90,6 +97,9 @@ class LogServerTest : public ::testing::Test {
            [this](v1::LogChunk chunk) {
              absl::MutexLock lock(&mu_);
              if (!room_ && !chunk.last()) return false;
+             if (!chunk.last() && !chunk.error().empty()) {
+               notices_[chunk.request_id()].push_back(chunk.error());
+             }
              text_[chunk.request_id()] += chunk.data();
              lost_[chunk.request_id()] += chunk.lost_bytes();
              if (chunk.last()) ends_[chunk.request_id()] = chunk.error();
@@ -120,6 +130,79 @@ TEST_F(LogServerTest, TheLastLines) {
   server_.Read(request);
   ASSERT_TRUE(Ends(1));
   EXPECT_EQ(Text(1), "two\nthree\n");
+}
+
+TEST_F(LogServerTest, AfterTheLastLinesTheReaderKnowsWhereItIs) {
+  Write("log", "one\ntwo\nthree\n");
+  v1::ReadNodeLog request = Request(1);
+  request.set_tail_lines(1);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "three\n");
+  {
+    absl::MutexLock lock(&mu_);
+    EXPECT_EQ(lost_[1], 8);  // "one\ntwo\n"
+  }
+  // So it can go on.
+  Write("log", "four\n");
+  request = Request(2);
+  request.set_skip_bytes(8 + 6);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(2));
+  EXPECT_EQ(Text(2), "four\n");
+}
+
+TEST_F(LogServerTest, WhatTheDiskDidNotTakeIsTold) {
+  auto file = LogFile::Open(
+      std::filesystem::canonical(folder_.path()).string() + "/log", {});
+  ASSERT_TRUE(file.ok()) << file.status();
+  lives_ = true;
+  server_.Read(Request(1, true));
+  file->Append("one\n");
+  ASSERT_TRUE(Gets(1, "one\n"));
+  const auto told = [this](size_t notices) {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return notices_[1].size() == notices;
+    };
+    return mu_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(20));
+  };
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit = {4, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  file->Append("12345");
+  // At once, and the sum at the end.
+  const bool told_once = told(1);
+  file->Append("678");
+  lives_ = false;
+  const bool told_twice = told(2);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_TRUE(told_once);
+  EXPECT_TRUE(told_twice);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(ErrorOf(1), "");
+  EXPECT_EQ(Text(1), "one\n");
+  const std::string where =
+      absl::StrCat("output lost: File too large in ",
+                   std::filesystem::path(file->path()).parent_path().string());
+  absl::MutexLock lock(&mu_);
+  EXPECT_THAT(notices_[1], ElementsAre(absl::StrCat(where, ", 5 bytes"),
+                                       absl::StrCat(where, ", 8 bytes")));
+}
+
+TEST_F(LogServerTest, WhatWasReadElsewhereIsNotSkippedHere) {
+  Write("log.2", "two\n");
+  SetPaths({{2, folder_ / "log.2"}});
+  v1::ReadNodeLog request = Request(1);
+  request.set_min_incarnation(1);  // On a node that is gone.
+  request.set_skip_bytes(3);
+  server_.Read(request);
+  ASSERT_TRUE(Ends(1));
+  EXPECT_EQ(Text(1), "two\n");
 }
 
 TEST_F(LogServerTest, OfSeveralProcessesInOrder) {

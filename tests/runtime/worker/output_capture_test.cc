@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -34,11 +35,12 @@ class OutputCaptureTest : public testing::Test {
     capture_ = *std::move(capture);
   }
 
-  std::shared_ptr<OutputCapture::Stream> Open() {
+  std::shared_ptr<OutputCapture::Stream> Open() { return Open(path_); }
+  std::shared_ptr<OutputCapture::Stream> Open(const std::string& path) {
     v1::ProcessOutput origin;
     origin.set_job_id("job-1");
     origin.set_actor_id("actor-1");
-    auto stream = capture_->Open(path_, origin);
+    auto stream = capture_->Open(path, origin);
     EXPECT_TRUE(stream.ok()) << stream.status();
     (*stream)->set_pid(77);
     return *std::move(stream);
@@ -62,6 +64,16 @@ class OutputCaptureTest : public testing::Test {
     absl::Notification done;
     stream->Finish([&done] { done.Notify(); });
     ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  }
+
+  // Waits until what was sent ends like this.
+  bool Sent(const std::string& end) {
+    absl::MutexLock lock(&mu_);
+    auto there = [&] {
+      mu_.AssertHeld();
+      return !sent_.empty() && absl::EndsWith(sent_.back().text(), end);
+    };
+    return mu_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(20));
   }
 
   std::string SentText() {
@@ -118,6 +130,24 @@ TEST_F(OutputCaptureTest, AFullSinkLosesLinesThatAreCounted) {
   absl::MutexLock lock(&mu_);
   ASSERT_EQ(sent_.size(), 1);
   EXPECT_EQ(sent_[0].dropped_lines(), 3);
+}
+
+TEST_F(OutputCaptureTest, WhatAFullDiskTakesFromTheLogIsSaid) {
+  auto stream = Open("/dev/full");
+  ScopedFd writer = Writer(*stream);
+  stream->ReleaseWriteEnd();
+  Write(writer, "one\n");
+  ASSERT_TRUE(Sent("one\n"));
+  Write(writer, "two\nend");
+  writer.reset();
+  Finish(stream.get());
+  EXPECT_EQ(SentText(),
+            "[miniray: in its log: output lost: No space left on device in "
+            "/dev, 4 bytes]\n"
+            "one\ntwo\n"
+            "[miniray: in its log: output lost: No space left on device in "
+            "/dev, 11 bytes]\n"
+            "end");
 }
 
 TEST_F(OutputCaptureTest, APipeThatSomebodyElseHoldsIsReadForAWhile) {
