@@ -1,16 +1,20 @@
 #include "tools/cli/list_table.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tools/cli/table_format.h"
 #include "tools/cli/timeline_json.h"
 
 namespace miniray::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -82,6 +86,99 @@ TEST(ListTableTest, Columns) {
   EXPECT_THAT(FormatList(v1::TABLE_PLACEMENT_GROUPS, state),
               AllOf(HasSubstr("strict_spread"), HasSubstr("CPU 2 on node-1")));
   EXPECT_THAT(FormatList(v1::TABLE_PACKAGES, state), HasSubstr("abc  3.0MiB"));
+}
+
+v1::JobInfo EndedJob(v1::JobState state, bool submitted = true) {
+  v1::JobInfo job;
+  job.set_submitted(submitted);
+  job.set_state(state);
+  job.set_submit_unix_ms(1);
+  job.set_end_unix_ms(3);
+  return job;
+}
+
+TEST(ListTableTest, HowADriverEndedThatConnectedByItselfIsNotKnown) {
+  EXPECT_EQ(JobStateWord(EndedJob(v1::JOB_STATE_SUCCEEDED)), "succeeded");
+  EXPECT_EQ(JobStateWord(EndedJob(v1::JOB_STATE_SUCCEEDED, false)), "ended");
+  EXPECT_EQ(JobStateWord(EndedJob(v1::JOB_STATE_FAILED, false)), "failed");
+  v1::GetClusterStateResponse state;
+  *state.add_jobs() = EndedJob(v1::JOB_STATE_SUCCEEDED, false);
+  EXPECT_THAT(FormatList(v1::TABLE_JOBS, state),
+              AllOf(HasSubstr(" ended "), Not(HasSubstr("succeeded"))));
+}
+
+TEST(ListTableTest, AnExitCodeIsShownWhereThereIsOne) {
+  v1::JobInfo job = EndedJob(v1::JOB_STATE_SUCCEEDED);
+  job.set_start_unix_ms(2);
+  EXPECT_EQ(ExitCodeText(job), "0");
+  job.set_state(v1::JOB_STATE_STOPPED);  // It obeyed the signal.
+  EXPECT_EQ(ExitCodeText(job), "0");
+  // Never placed.
+  EXPECT_EQ(ExitCodeText(EndedJob(v1::JOB_STATE_STOPPED)), "");
+  EXPECT_EQ(ExitCodeText(EndedJob(v1::JOB_STATE_FAILED)), "");
+  job.set_state(v1::JOB_STATE_FAILED);  // With its node.
+  EXPECT_EQ(ExitCodeText(job), "");
+  job = EndedJob(v1::JOB_STATE_FAILED);
+  job.set_exit_code(126);  // Could not be started.
+  EXPECT_EQ(ExitCodeText(job), "126");
+  job.set_submitted(false);
+  EXPECT_EQ(ExitCodeText(job), "");
+  job = EndedJob(v1::JOB_STATE_RUNNING);
+  job.clear_end_unix_ms();
+  EXPECT_EQ(ExitCodeText(job), "");
+}
+
+TEST(ListTableTest, FiltersKnowEndedFromSucceeded) {
+  const auto filters = ForJobs(
+      ParseFilters({"state=ended", "state=Succeeded", "state=failed"}).value());
+  std::vector<std::string> texts;
+  for (const v1::Filter& filter : filters) {
+    texts.push_back(filter.field() + "=" + filter.value());
+  }
+  EXPECT_THAT(texts,
+              ElementsAre("state=succeeded", "submitted=false",
+                          "state=succeeded", "submitted=true", "state=failed"));
+}
+
+TEST(ListTableTest, TheOldestComeFirst) {
+  v1::GetClusterStateResponse state;
+  const auto add = [&state](const std::string& id, int64_t submit,
+                            int64_t start) {
+    v1::JobInfo* job = state.add_jobs();
+    job->set_job_id(id);
+    job->set_submit_unix_ms(submit);
+    job->set_start_unix_ms(start);
+  };
+  add("a", 10, 40);
+  add("b", 20, 0);  // Waits.
+  add("c", 0, 30);  // Connected by itself.
+  add("z", 0, 5);
+  add("y", 0, 5);
+  for (const auto& [id, time] : std::vector<std::pair<std::string, int64_t>>{
+           {"old", 1}, {"newest", 3}, {"b", 2}, {"a", 2}}) {
+    v1::ActorInfo* actor = state.add_actors();
+    actor->set_actor_id(id);
+    actor->set_create_unix_ms(time);
+    actor->set_start_unix_ms(100 - time);  // Restarted.
+    v1::NodeInfo* node = state.add_nodes();
+    node->set_node_id(id);
+    node->set_start_unix_ms(time);
+    v1::PlacementGroupInfo* group = state.add_placement_groups();
+    group->set_placement_group_id(id);
+    group->set_create_unix_ms(time);
+  }
+  SortByAge(&state);
+  std::vector<std::string> jobs, actors, nodes, groups;
+  for (const auto& job : state.jobs()) jobs.push_back(job.job_id());
+  for (const auto& actor : state.actors()) actors.push_back(actor.actor_id());
+  for (const auto& node : state.nodes()) nodes.push_back(node.node_id());
+  for (const auto& group : state.placement_groups()) {
+    groups.push_back(group.placement_group_id());
+  }
+  EXPECT_THAT(jobs, ElementsAre("y", "z", "b", "c", "a"));
+  EXPECT_THAT(actors, ElementsAre("old", "a", "b", "newest"));
+  EXPECT_EQ(nodes, actors);
+  EXPECT_EQ(groups, actors);
 }
 
 TEST(ListTableTest, JsonIsAnArrayOfRecords) {

@@ -223,6 +223,29 @@ TEST_F(LogsTest, Lists) {
   EXPECT_THAT(Run({"status", "--all"}).out, HasSubstr("talker"));
 }
 
+TEST_F(LogsTest, HowADriverEndedThatConnectedByItselfIsNotKnown) {
+  // It takes its leave, and fails all the same.
+  const CommandResult failed = Driver({"nonsense"})->Wait();
+  ASSERT_EQ(failed.exit_code, 1) << failed.err;
+  ASSERT_EQ(Run({"submit", "--job_id=s", "--", "true"}).exit_code, 0);
+  ASSERT_TRUE(Eventually([] { return In("RUNNING", "jobs").empty(); }));
+  for (const std::string& list :
+       {Run({"job", "list"}).out, Run({"status"}).out}) {
+    EXPECT_THAT(list, MatchesRegex("(.|\n)*job_program +ended (.|\n)*"));
+  }
+  const nlohmann::json ended = List({"jobs", "--filter", "state=ended"});
+  ASSERT_EQ(ended.size(), 1);
+  EXPECT_EQ(ended[0]["program"], "job_program");
+  const nlohmann::json succeeded =
+      List({"jobs", "--filter", "state=succeeded"});
+  ASSERT_EQ(succeeded.size(), 1);
+  EXPECT_EQ(succeeded[0]["job_id"], "s");
+  const std::string id = ended[0]["job_id"];
+  EXPECT_THAT(Run({"job", "status", id}).out, HasSubstr("State:      ended\n"));
+  EXPECT_EQ(Run({"job", "stop", id}).out,
+            absl::StrCat("Job ", id, " had already ended.\n"));
+}
+
 TEST_F(LogsTest, TheTimelineHasTheCalls) {
   ASSERT_EQ(Driver({"say", "hello", "talker"})->Wait().exit_code, 0);
   nlohmann::json trace;

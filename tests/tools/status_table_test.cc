@@ -53,6 +53,10 @@ TEST(StatusTableTest, Tables) {
   job->set_job_id("job-1");
   job->set_program("train");
   job->set_state(v1::JOB_STATE_RUNNING);
+  job = state.add_jobs();
+  job->set_job_id("job-2");
+  job->set_program("mine");
+  job->set_state(v1::JOB_STATE_SUCCEEDED);  // Not a submitted one.
 
   EXPECT_EQ(
       FormatClusterState(state, "a:1", false),
@@ -71,9 +75,10 @@ TEST(StatusTableTest, Tables) {
       "  Counter  ns/c  alive    node-1  77   2         -\n"
       "  Counter  -     pending  -       -    0         waits for 8 CPU\n"
       "\n"
-      "Jobs: 1\n"
+      "Jobs: 2\n"
       "  ID     PROGRAM  STATE    HOST  PID  START  END  CAUSE\n"
-      "  job-1  train    running  -     -    -      -    -\n");
+      "  job-1  train    running  -     -    -      -    -\n"
+      "  job-2  mine     ended    -     -    -      -    -\n");
 }
 
 TEST(StatusTableTest, TheDeadOnlyWhereTheyAreWanted) {

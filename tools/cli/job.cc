@@ -36,7 +36,7 @@ absl::Status CheckFlags(const CommandLine& line) {
   } else if (what == "status") {
     allowed.insert("format");
   } else if (what == "logs") {
-    allowed.insert({"follow", "tail"});
+    allowed.insert({"follow", "tail", "head_patience"});
   } else if (what != "stop") {
     return absl::InvalidArgumentError(absl::StrCat(
         what.empty()
@@ -81,10 +81,6 @@ absl::StatusOr<v1::JobInfo> GetJob(HeadClient* head, const std::string& job_id,
   return response.job();
 }
 
-std::string State(const v1::JobInfo& job) {
-  return StateWord(v1::JobState_Name(job.state()), "JOB_STATE_");
-}
-
 std::string FormatJob(const v1::JobInfo& job) {
   std::string text;
   const auto add = [&text](absl::string_view name, const std::string& value) {
@@ -93,10 +89,11 @@ std::string FormatJob(const v1::JobInfo& job) {
                     OneLine(value), "\n");
   };
   add("Job", job.job_id());
-  add("State", State(job));
+  add("State", JobStateWord(job));
   add("Cause", job.cause());
   if (job.submitted() && job.end_unix_ms() != 0) {
-    add("Exit code", absl::StrCat(job.exit_code()));
+    const std::string code = ExitCodeText(job);
+    add("Exit code", code.empty() ? "-" : code);
   }
   add("Program", job.program());
   add("Command", absl::StrJoin(job.command(), " "));
@@ -125,6 +122,17 @@ absl::Status ShowJob(const std::string& job_id) {
   return absl::OkStatus();
 }
 
+absl::Status TellEnded(const v1::JobInfo& job) {
+  if (job.state() == v1::JOB_STATE_STOPPED) {
+    std::cout << "Job " << job.job_id() << " stopped.\n";
+    return absl::OkStatus();
+  }
+  const std::string state = JobStateWord(job);
+  std::cout << "Job " << job.job_id() << " had already ended"
+            << (state == "ended" ? "" : absl::StrCat(": ", state)) << ".\n";
+  return absl::OkStatus();
+}
+
 // Returns once it has ended.
 absl::Status StopJob(const CommandLine& line, const std::string& job_id) {
   const absl::Time deadline = absl::Now() + TimeLimit(line, kStopTimeout);
@@ -141,10 +149,8 @@ absl::Status StopJob(const CommandLine& line, const std::string& job_id) {
                         GetJob(head.get(), job_id, version,
                                std::clamp(left, absl::ZeroDuration(),
                                           absl::Duration(absl::Seconds(5)))));
-    if (job.end_unix_ms() != 0) {
-      std::cout << "Job " << job_id << " " << State(job) << ".\n";
-      return absl::OkStatus();
-    }
+    // Whatever it exits with from the order on, its state is `stopped`.
+    if (job.end_unix_ms() != 0) return TellEnded(job);
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           "job ", job_id, " is told to stop, but has not ended yet"));

@@ -21,8 +21,9 @@ absl::Status CheckListFlags(const CommandLine& line, const std::string& table) {
 
 absl::Status RunList(const CommandLine& line, const std::string& table_name) {
   MR_ASSIGN_OR_RETURN(const v1::Table table, ParseTable(table_name));
-  MR_ASSIGN_OR_RETURN(const std::vector<v1::Filter> filters,
+  MR_ASSIGN_OR_RETURN(std::vector<v1::Filter> filters,
                       ParseFilters(line.Repeated("filter")));
+  if (table == v1::TABLE_JOBS) filters = ForJobs(filters);
   MR_ASSIGN_OR_RETURN(const auto head, HeadClient::FromFlags());
   v1::GetClusterStateRequest request;
   request.add_tables(table);
@@ -30,6 +31,7 @@ absl::Status RunList(const CommandLine& line, const std::string& table_name) {
   v1::GetClusterStateResponse state;
   MR_RETURN_IF_ERROR(head->Call(&v1::Head::Stub::GetClusterState, request,
                                 &state, TimeLimit(line, kQuestionTimeout)));
+  SortByAge(&state);
   if (absl::GetFlag(FLAGS_format) == "json") {
     MR_ASSIGN_OR_RETURN(const std::string json, ListToJson(table, state));
     std::cout << json;

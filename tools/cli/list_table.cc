@@ -1,9 +1,12 @@
 #include "tools/cli/list_table.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -58,13 +61,9 @@ std::vector<Row> JobRows(const v1::GetClusterStateResponse& state) {
   std::vector<Row> rows = {{"ID", "PROGRAM", "STATE", "EXIT", "NODE", "HOST",
                             "PID", "SUBMITTED", "START", "END", "CAUSE"}};
   for (const v1::JobInfo& job : state.jobs()) {
-    rows.push_back({job.job_id(), job.program(),
-                    StateWord(v1::JobState_Name(job.state()), "JOB_STATE_"),
-                    job.submitted() && job.end_unix_ms() != 0
-                        ? absl::StrCat(job.exit_code())
-                        : "",
-                    job.node_id(), job.hostname(), PidText(job.pid()),
-                    LocalTime(job.submit_unix_ms()),
+    rows.push_back({job.job_id(), job.program(), JobStateWord(job),
+                    ExitCodeText(job), job.node_id(), job.hostname(),
+                    PidText(job.pid()), LocalTime(job.submit_unix_ms()),
                     LocalTime(job.start_unix_ms()),
                     LocalTime(job.end_unix_ms()), job.cause()});
   }
@@ -103,6 +102,13 @@ std::vector<Row> PackageRows(const v1::GetClusterStateResponse& state) {
          LocalTime(package.last_used_unix_ms())});
   }
   return rows;
+}
+
+// age: what a record's time and id are.
+template <class Records, class Age>
+void SortBy(Records* records, Age age) {
+  std::sort(records->begin(), records->end(),
+            [&age](const auto& a, const auto& b) { return age(a) < age(b); });
 }
 
 template <class Records>
@@ -147,6 +153,41 @@ absl::StatusOr<std::vector<v1::Filter>> ParseFilters(
     parsed.push_back(std::move(item));
   }
   return parsed;
+}
+
+std::vector<v1::Filter> ForJobs(const std::vector<v1::Filter>& filters) {
+  std::vector<v1::Filter> meant;
+  for (const v1::Filter& filter : filters) {
+    meant.push_back(filter);
+    if (filter.field() != "state") continue;
+    const std::string state = absl::AsciiStrToLower(filter.value());
+    const bool ended = state == "ended";
+    if (!ended && state != "succeeded") continue;
+    meant.back().set_value("succeeded");
+    v1::Filter& who = meant.emplace_back();
+    who.set_field("submitted");
+    who.set_value(ended ? "false" : "true");
+  }
+  return meant;
+}
+
+void SortByAge(v1::GetClusterStateResponse* state) {
+  using Age = std::pair<int64_t, const std::string&>;
+  SortBy(state->mutable_nodes(), [](const v1::NodeInfo& node) {
+    return Age(node.start_unix_ms(), node.node_id());
+  });
+  SortBy(state->mutable_actors(), [](const v1::ActorInfo& actor) {
+    return Age(actor.create_unix_ms(), actor.actor_id());
+  });
+  SortBy(state->mutable_jobs(), [](const v1::JobInfo& job) {
+    return Age(
+        job.start_unix_ms() != 0 ? job.start_unix_ms() : job.submit_unix_ms(),
+        job.job_id());
+  });
+  SortBy(state->mutable_placement_groups(),
+         [](const v1::PlacementGroupInfo& group) {
+           return Age(group.create_unix_ms(), group.placement_group_id());
+         });
 }
 
 std::string FormatList(v1::Table table,

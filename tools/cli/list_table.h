@@ -20,6 +20,15 @@ absl::StatusOr<v1::Table> ParseTable(absl::string_view name);
 absl::StatusOr<std::vector<v1::Filter>> ParseFilters(
     const std::vector<std::string>& filters);
 
+// What `filters` of jobs mean to the head: "state=ended" and "state=succeeded"
+// are the same to it, but for who started the job (see JobStateWord).
+std::vector<v1::Filter> ForJobs(const std::vector<v1::Filter>& filters);
+
+// Puts the oldest first: nodes and jobs by their start, actors and placement
+// groups by their creation, which a restart does not change; jobs that have not
+// started by their submission. By id where that is the same.
+void SortByAge(v1::GetClusterStateResponse* state);
+
 // The table as columns with a heading.
 std::string FormatList(v1::Table table,
                        const v1::GetClusterStateResponse& state);

@@ -11,6 +11,7 @@
 #include "runtime/dashboard/state_json.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/head_client.h"
+#include "tools/cli/list_table.h"
 #include "tools/cli/status_table.h"
 
 namespace miniray::cli {
@@ -26,6 +27,7 @@ absl::Status RunStatus(const CommandLine& line) {
   MR_RETURN_IF_ERROR(head->Call(&v1::Head::Stub::GetClusterState,
                                 v1::GetClusterStateRequest(), &state,
                                 TimeLimit(line, kQuestionTimeout)));
+  SortByAge(&state);
   if (absl::GetFlag(FLAGS_format) == "json") {
     MR_ASSIGN_OR_RETURN(const std::string json,
                         ClusterStateToJson(state, JsonStyle::kIndented));

@@ -52,8 +52,7 @@ std::string JobsTable(const v1::GetClusterStateResponse& state) {
   std::vector<Row> rows = {
       {"ID", "PROGRAM", "STATE", "HOST", "PID", "START", "END", "CAUSE"}};
   for (const v1::JobInfo& job : state.jobs()) {
-    rows.push_back({job.job_id(), job.program(),
-                    StateWord(v1::JobState_Name(job.state()), "JOB_STATE_"),
+    rows.push_back({job.job_id(), job.program(), JobStateWord(job),
                     job.hostname(),
                     job.pid() == 0 ? "" : absl::StrCat(job.pid()),
                     LocalTime(job.start_unix_ms()),

@@ -107,4 +107,22 @@ std::string Describe(const v1::Resources& resources) {
   return absl::StrJoin(sorted, ", ", absl::PairFormatter(" "));
 }
 
+std::string JobStateWord(const v1::JobInfo& job) {
+  if (!job.submitted() && job.state() == v1::JOB_STATE_SUCCEEDED) {
+    return "ended";
+  }
+  return StateWord(v1::JobState_Name(job.state()), "JOB_STATE_");
+}
+
+std::string ExitCodeText(const v1::JobInfo& job) {
+  if (!job.submitted() || job.end_unix_ms() == 0) return "";
+  // A 0 may also mean that there is none: of a job that never ran, or whose
+  // node was lost. A failed one did not exit with it.
+  if (job.exit_code() == 0 &&
+      (job.start_unix_ms() == 0 || job.state() == v1::JOB_STATE_FAILED)) {
+    return "";
+  }
+  return absl::StrCat(job.exit_code());
+}
+
 }  // namespace miniray::cli

@@ -41,6 +41,13 @@ std::string OtherResources(const v1::NodeInfo& node);
 // "CPU 2, slot 1".
 std::string Describe(const v1::Resources& resources);
 
+// "running". A driver that connected by itself and took its leave has "ended":
+// how, only who started it knows.
+std::string JobStateWord(const v1::JobInfo& job);
+
+// Empty where no process of the cluster's ended, or nobody saw its code.
+std::string ExitCodeText(const v1::JobInfo& job);
+
 }  // namespace miniray::cli
 
 #endif  // MINIRAY_TOOLS_CLI_TABLE_FORMAT_H_
