@@ -227,6 +227,15 @@ std::optional<std::string> TlsDirFor(absl::string_view address) {
   return record->tls_dir;
 }
 
+std::optional<std::string> StateDirFor(absl::string_view address) {
+  const std::optional<ProcessRecord> record = RecordFor(address);
+  if (!record.has_value() || record->role != ProcessRole::kHead ||
+      record->state_dir.empty()) {
+    return std::nullopt;
+  }
+  return record->state_dir;
+}
+
 std::optional<std::string> MostRecentHeadAddress() {
   const auto records = ListProcessRecords();
   if (!records.ok()) return std::nullopt;

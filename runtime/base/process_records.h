@@ -70,6 +70,10 @@ std::optional<std::string> TokenFor(absl::string_view address);
 // TokenFor; an empty path means that it does not speak TLS.
 std::optional<std::string> TlsDirFor(absl::string_view address);
 
+// Returns the state folder of the head at `address`, if a head that runs on
+// this machine is known by it.
+std::optional<std::string> StateDirFor(absl::string_view address);
+
 // Returns the address of the head that was started last; where there is none,
 // of the head that the last worker daemon joined.
 std::optional<std::string> MostRecentHeadAddress();

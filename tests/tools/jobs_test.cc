@@ -1,18 +1,26 @@
 // `miniray submit` and `miniray job`, with real processes.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -24,6 +32,7 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -62,6 +71,49 @@ class JobsTest : public CommandTest {
   }
   static bool EventuallyIn(const std::string& id, const std::string& state) {
     return Eventually([&] { return StateOf(id) == "JOB_STATE_" + state; });
+  }
+  static pid_t HeadPid() {
+    for (const ProcessRecord& record : ListProcessRecords().value()) {
+      if (record.role == ProcessRole::kHead) return record.pid;
+    }
+    ADD_FAILURE() << "there is no head";
+    return 0;
+  }
+  // Whether a process has a connection to the head.
+  bool IsConnected(pid_t pid) const {
+    std::set<std::string> sockets;
+    std::error_code error;
+    for (const auto& fd : std::filesystem::directory_iterator(
+             absl::StrCat("/proc/", pid, "/fd"), error)) {
+      const std::string target =
+          std::filesystem::read_symlink(fd.path(), error).string();
+      sockets.insert(target);
+    }
+    const std::string port = absl::StrFormat(
+        ":%04X", std::stoi(address_.substr(address_.rfind(':') + 1)));
+    for (const char* table : {"tcp", "tcp6"}) {
+      const std::string text =
+          ReadFile(absl::StrCat("/proc/", pid, "/net/", table)).value_or("");
+      for (absl::string_view line : absl::StrSplit(text, '\n')) {
+        // Number, own address, the other's, state (1: established), ...
+        const std::vector<absl::string_view> fields =
+            absl::StrSplit(line, ' ', absl::SkipEmpty());
+        if (fields.size() > 9 && absl::EndsWith(fields[2], port) &&
+            fields[3] == "01" &&
+            sockets.contains(absl::StrCat("socket:[", fields[9], "]"))) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+  // Where it was, once the one that was killed is gone.
+  void StartTheHeadAgain() const {
+    const std::string port = address_.substr(address_.rfind(':') + 1);
+    EXPECT_TRUE(Eventually([&] {
+      return Run({"start", "--head", "--port", port, "--dashboard_port=-1"})
+                 .exit_code == 0;
+    }));
   }
   // Folders of jobs on the node.
   std::vector<std::string> JobFolders() const {
@@ -203,6 +255,7 @@ TEST_F(JobsTest, APendingJobSaysWhyAndCanBeStopped) {
   const CommandResult stopped = Run({"job", "stop", "b"});
   EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_EQ(stopped.out, "Job b stopped.\n");
+  EXPECT_THAT(Run({"job", "status", "b"}).out, HasSubstr("Exit code:  -\n"));
   const CommandResult result = waiting->Wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err,
@@ -229,6 +282,11 @@ TEST_F(JobsTest, StoppingARunningJob) {
   EXPECT_THAT(result.err, HasSubstr("job j stopped"));
   EXPECT_EQ(StateOf("j"), "JOB_STATE_STOPPED");
   EXPECT_EQ(Run({"job", "stop", "j"}).exit_code, 0);  // Again.
+  // One that had ended by itself was not stopped.
+  EXPECT_EQ(Submit("exit 3", {"--job_id=failed"}).exit_code, 3);
+  const CommandResult late = Run({"job", "stop", "failed"});
+  EXPECT_EQ(late.exit_code, 0);
+  EXPECT_EQ(late.out, "Job failed had already ended: failed.\n");
   const CommandResult unknown = Run({"job", "stop", "k"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.err, HasSubstr("knows no job k"));
@@ -304,16 +362,8 @@ TEST_F(JobsTest, AHeadThatIsKilledAndStartedAgainLosesNoJob) {
   ASSERT_EQ(Submit("echo second", {"--no_wait", "--job_id=k", "--num_cpus=2"})
                 .exit_code,
             0);
-  for (const ProcessRecord& record : ListProcessRecords().value()) {
-    if (record.role == ProcessRole::kHead) {
-      ASSERT_EQ(kill(record.pid, SIGKILL), 0);
-    }
-  }
-  const std::string port = address_.substr(address_.rfind(':') + 1);
-  ASSERT_TRUE(Eventually([&] {
-    return Run({"start", "--head", "--port", port, "--dashboard_port=-1"})
-               .exit_code == 0;
-  }));
+  ASSERT_EQ(kill(HeadPid(), SIGKILL), 0);
+  StartTheHeadAgain();
   EXPECT_EQ(StateOf("j"), "JOB_STATE_RUNNING");
   EXPECT_EQ(StateOf("k"), "JOB_STATE_PENDING");
   ASSERT_TRUE(WriteFileAtomically(file, "").ok());
@@ -321,6 +371,127 @@ TEST_F(JobsTest, AHeadThatIsKilledAndStartedAgainLosesNoJob) {
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_EQ(result.out, "ended\n") << result.err;
   EXPECT_TRUE(EventuallyIn("k", "SUCCEEDED"));
+}
+
+TEST_F(JobsTest, WhoFollowsALogGoesOnAfterARestartOfTheHead) {
+  const std::string file = runtime_dir() + "/go";
+  const auto script = [&](const std::string& before) {
+    return absl::StrCat(before, "while [ ! -e ", file,
+                        " ]; do sleep 0.05; done; echo four; echo five");
+  };
+  ASSERT_EQ(Submit(script(""), {"--no_wait", "--job_id=silent"}).exit_code, 0);
+  ASSERT_EQ(Submit(script("echo one; echo two; echo three; "),
+                   {"--no_wait", "--job_id=says"})
+                .exit_code,
+            0);
+  ASSERT_TRUE(EventuallyIn("silent", "RUNNING"));
+  ASSERT_TRUE(Eventually([] {
+    return Run({"logs", "says"}).out == "one\ntwo\nthree\n";
+  }));
+  // One that has read nothing yet, one that is in the middle, and one that does
+  // not know the beginning.
+  const auto silent = Start({"job", "logs", "silent", "--follow"});
+  const auto all = Start({"job", "logs", "says", "--follow"});
+  const auto tail = Start({"job", "logs", "says", "--follow", "--tail=1"});
+  for (const char* line : {"one", "two", "three"}) {
+    ASSERT_EQ(all->ReadLine(), line);
+  }
+  ASSERT_EQ(tail->ReadLine(), "three");
+  ASSERT_TRUE(Eventually([&] { return IsConnected(silent->pid()); }));
+  // A question to the head takes longer than the rest of the way to its answer.
+  EXPECT_EQ(StateOf("silent"), "JOB_STATE_RUNNING");
+  ASSERT_EQ(kill(HeadPid(), SIGKILL), 0);
+  StartTheHeadAgain();
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  for (const auto& [program, what] : {std::pair(silent.get(), "silent"),
+                                      {all.get(), "all"},
+                                      {tail.get(), "tail"}}) {
+    const CommandResult result = program->Wait(absl::Seconds(60));
+    EXPECT_EQ(result.exit_code, 0) << what << ": " << result.err;
+    EXPECT_EQ(result.out, "four\nfive\n") << what << ": " << result.err;
+    EXPECT_THAT(result.err,
+                HasSubstr(absl::StrCat("the head at ", address_,
+                                       " does not answer; waiting for it up "
+                                       "to 60 s")))
+        << what;
+  }
+}
+
+TEST_F(JobsTest, AHeadThatIsAwayIsWaitedForOnce) {
+  const auto waiting = Start(
+      Shell({"--job_id=j", "--head_patience=3"}, "echo started; sleep 100"));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  const absl::Time begin = absl::Now();
+  ASSERT_EQ(kill(HeadPid(), SIGKILL), 0);
+  const CommandResult result = waiting->Wait();
+  const absl::Duration waited = absl::Now() - begin;
+  EXPECT_GE(waited, absl::Seconds(3));
+  EXPECT_LT(waited, absl::Seconds(6)) << result.err;
+  EXPECT_EQ(result.exit_code, 1);
+  const std::vector<std::string> parts =
+      absl::StrSplit(result.err, "waiting for it up to 3 s\n");
+  EXPECT_EQ(parts.size(), 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("job j: waited 3 s: no head answers at"));
+}
+
+TEST_F(JobsTest, AHeadThatIsStoppedIsNotWaitedFor) {
+  const auto running = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
+  ASSERT_EQ(running->ReadLine(), "started");
+  const auto pending =
+      Start(Shell({"--job_id=k", "--num_cpus=99", "--head_patience=1000"}, ""));
+  ASSERT_TRUE(Eventually([] {
+    return absl::StrContains(Run({"job", "list"}).out, "no node has that much");
+  }));
+  const auto follower = Start({"logs", "j", "--follow"});
+  ASSERT_EQ(follower->ReadLine(), "started");
+  ASSERT_EQ(kill(HeadPid(), SIGTERM), 0);
+  for (const auto& [program, what] :
+       {std::pair(running.get(), "job j ends with its cluster: "),
+        {pending.get(), "job k ends with its cluster: "},
+        {follower.get(), ""}}) {
+    const CommandResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 1) << what;
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat(
+                                "miniray: ", what, "the head at ", address_,
+                                " was stopped, and its cluster has ended")));
+  }
+}
+
+TEST_F(JobsTest, WhoWaitsForAJobHearsThatTheClusterWasStopped) {
+  const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
+  ASSERT_EQ(waiting->ReadLine(), "started");
+  ASSERT_EQ(Run({"stop"}).exit_code, 0);
+  const CommandResult result = waiting->Wait();
+  // Which of the two it hears of first.
+  EXPECT_THAT(result.exit_code, AnyOf(1, 128 + SIGTERM)) << result.err;
+  EXPECT_THAT(result.err, AnyOf(HasSubstr("job j ends with its cluster"),
+                                HasSubstr("node was stopped")));
+}
+
+TEST_F(JobsTest, OutputThatTheDiskDoesNotTakeIsMissed) {
+  // What the node needs for it is there.
+  ASSERT_EQ(Submit("true").exit_code, 0);
+  rlimit before = {};
+  ASSERT_EQ(prlimit(daemon_, RLIMIT_FSIZE, nullptr, &before), 0);
+  const rlimit small = {20000, before.rlim_max};
+  ASSERT_EQ(prlimit(daemon_, RLIMIT_FSIZE, &small, nullptr), 0);
+  const std::string much =
+      "i=0; while [ $i -lt 3000 ]; do echo 0123456789; i=$((i+1)); done";
+  const CommandResult result = Submit(much, {"--job_id=j"});
+  ASSERT_EQ(prlimit(daemon_, RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out.size(), 20000);
+  // Of 3,000 lines of 11 bytes.
+  const auto lost = AllOf(HasSubstr("output lost: File too large in "),
+                          HasSubstr("/logs/jobs, 13000 bytes"));
+  EXPECT_THAT(result.err, lost);
+  EXPECT_THAT(result.err, HasSubstr("job j succeeded, but output lost: "));
+  EXPECT_THAT(Run({"job", "status", "j"}).out, lost);
+  const CommandResult logs = Run({"job", "logs", "j"});
+  EXPECT_EQ(logs.exit_code, 0) << logs.err;
+  EXPECT_EQ(logs.out, result.out);
+  EXPECT_THAT(logs.err, AllOf(HasSubstr("[miniray: "), lost));
+  EXPECT_THAT(Run({"logs", "j", "--tail=1"}).err, lost);
 }
 
 TEST_F(JobsTest, AStoppedNodeFailsItsJob) {
@@ -393,6 +564,22 @@ TEST_F(JobsTest, MuchOutputArrivesWhole) {
   for (size_t i = 0; i < 60000; ++i) {
     ASSERT_TRUE(absl::StartsWith(lines[i], absl::StrCat(i, " 0"))) << lines[i];
   }
+}
+
+TEST_F(JobsTest, TheOldestComesFirst) {
+  for (const char* job : {"z", "m", "a"}) {
+    ASSERT_EQ(Submit("true", {absl::StrCat("--job_id=", job)}).exit_code, 0);
+  }
+  const nlohmann::json jobs = nlohmann::json::parse(
+      Run({"job", "list", "--format=json"}).out, nullptr, false);
+  ASSERT_EQ(jobs.size(), 3);
+  EXPECT_EQ(jobs[0]["job_id"], "z");
+  EXPECT_EQ(jobs[1]["job_id"], "m");
+  EXPECT_EQ(jobs[2]["job_id"], "a");
+  const std::string status = Run({"status"}).out;
+  EXPECT_LT(status.find("\n  z "), status.find("\n  m "));
+  EXPECT_LT(status.find("\n  m "), status.find("\n  a "));
+  EXPECT_NE(status.find("\n  a "), std::string::npos);
 }
 
 TEST_F(JobsTest, StatusForPeople) {

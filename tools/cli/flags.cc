@@ -55,6 +55,8 @@ ABSL_FLAG(bool, block, false, "Stay in the foreground.");
 ABSL_FLAG(std::string, format, "table", "table or json.");
 ABSL_FLAG(bool, force, false, "Kill at once.");
 ABSL_FLAG(double, timeout, 0, "Time limit in seconds; 0: the verb's own.");
+ABSL_FLAG(double, head_patience, 60,
+          "How long to wait for a head that does not answer, in seconds.");
 ABSL_FLAG(bool, all, false, "Also what has ended.");
 ABSL_FLAG(bool, wait, true, "Stay until the job has ended.");
 ABSL_FLAG(std::string, working_dir, "", "Folder that goes with the job.");

@@ -45,6 +45,7 @@ ABSL_DECLARE_FLAG(bool, block);
 ABSL_DECLARE_FLAG(std::string, format);
 ABSL_DECLARE_FLAG(bool, force);
 ABSL_DECLARE_FLAG(double, timeout);
+ABSL_DECLARE_FLAG(double, head_patience);
 ABSL_DECLARE_FLAG(bool, all);
 ABSL_DECLARE_FLAG(bool, wait);
 ABSL_DECLARE_FLAG(std::string, working_dir);

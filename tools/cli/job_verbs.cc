@@ -42,13 +42,18 @@ is removed when it ends: what shall stay goes to an absolute path.
   --max_folder_bytes N
                       refuse a larger folder (default 524288000)
   --timeout SECONDS   wait no longer (default: for ever); the job goes on
+  --head_patience SECONDS
+                      how long to wait for a head that does not answer; it may
+                      be started again (default 60)
   --wait              the default
 )";
 
 constexpr char kSubmitExamples[] =
     R"(
-Exit codes: the program's; 1 it never ran, or the job's end is unknown; 2 the
-command line is wrong; 124 the time limit; 130 Ctrl-C.
+Exit codes: the program's; 1 it never ran, or the job's end is unknown: the head
+was stopped, or is away for longer than --head_patience; 2 the command line is
+wrong; 124 the time limit; 130 Ctrl-C. What the node's disk did not take of the
+output is told on stderr, and changes no exit code.
 
 Examples:
   miniray submit -- ./my_trainer --epochs 10
@@ -65,8 +70,12 @@ themselves.
   miniray job logs JOB [--follow] [--tail N]
   miniray job stop JOB
 
-States: pending, running, succeeded, failed, stopped. `stop` also ends the job's
-actors, and returns once the job has ended.
+States: pending, running, succeeded, failed, stopped; a driver that connected by
+itself has just `ended`: how, only who started it knows. EXIT is "-" where there
+is no exit code: the program never ran, or its node was lost. The oldest job
+comes first: by its start, or by its submission before that. `stop` also ends
+the job's actors, and returns once the job has ended; of one that had already
+ended it says how.
 
   --filter FIELD=VALUE
                       only those; see: miniray list --help
@@ -74,12 +83,15 @@ actors, and returns once the job has ended.
   --follow            go on until the program has ended
   --tail N            only the last N lines (default: all)
   --timeout SECONDS   time limit (default: 10; stop: 30; --follow: none)
+  --head_patience SECONDS
+                      logs: how long to wait for a head that does not answer any
+                      more (default 60); then they go on where they were
 )";
 
 constexpr char kJobExamples[] =
     R"(
-Exit codes: 0 done, 1 it failed (no such job, no head), 2 the command line is
-wrong, 124 the time limit.
+Exit codes: 0 done (stop: also where the job had already ended), 1 it failed (no
+such job, no head), 2 the command line is wrong, 124 the time limit.
 
 Examples:
   miniray job list
@@ -94,10 +106,14 @@ constexpr char kListHelp[] =
 
   miniray list nodes|actors|jobs|placement-groups|packages [FLAGS]
 
+The oldest come first: nodes and jobs by their start, actors and placement
+groups by their creation.
+
   --filter FIELD=VALUE
                       only records whose field has this value; several must all
                       hold. Fields are those of --format json; states are
-                      written like "alive".
+                      written like "alive". Jobs that are "succeeded" were
+                      submitted, those that are "ended" were not.
   --format table|json (default table; json is an array of records)
   --timeout SECONDS   time limit (default 10)
 )";
@@ -121,6 +137,9 @@ where no other begins like it.
   --follow            go on as it is written, until the process has ended
   --tail N            only the last N lines (default: all that is kept)
   --timeout SECONDS   time limit (default: 600; --follow: none)
+  --head_patience SECONDS
+                      how long to wait for a head that does not answer any more
+                      (default 60); then it goes on where it was
 )";
 
 constexpr char kLogsExamples[] =
@@ -170,13 +189,14 @@ std::vector<Verb> JobVerbs() {
   return {
       {.name = "submit",
        .help = Help(kSubmitHelp, kSubmitExamples),
-       .flags = WithHeadFlags({"wait", "job_id", "num_cpus", "num_gpus",
-                               "resources", "working_dir", "max_folder_bytes"}),
+       .flags =
+           WithHeadFlags({"wait", "job_id", "num_cpus", "num_gpus", "resources",
+                          "working_dir", "max_folder_bytes", "head_patience"}),
        .repeated_flags = {"env"},
        .takes_command = true},
       {.name = "job",
        .help = Help(kJobHelp, kJobExamples),
-       .flags = WithHeadFlags({"format", "follow", "tail"}),
+       .flags = WithHeadFlags({"format", "follow", "tail", "head_patience"}),
        .repeated_flags = {"filter"},
        .max_arguments = 2},
       {.name = "list",
@@ -186,7 +206,7 @@ std::vector<Verb> JobVerbs() {
        .max_arguments = 1},
       {.name = "logs",
        .help = Help(kLogsHelp, kLogsExamples),
-       .flags = WithHeadFlags({"follow", "tail"}),
+       .flags = WithHeadFlags({"follow", "tail", "head_patience"}),
        .max_arguments = 1},
       {.name = "timeline",
        .help = Help(kTimelineHelp, kTimelineExamples),

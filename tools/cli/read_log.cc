@@ -6,22 +6,22 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
+#include "tools/cli/await_head.h"
 #include "tools/cli/fail.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/table_format.h"
 
 namespace miniray::cli {
 namespace {
-
-constexpr absl::Duration kRetryPeriod = absl::Milliseconds(500);
 
 // Returns 0, or what went wrong.
 int WriteOut(absl::string_view bytes) {
@@ -42,12 +42,37 @@ void TellLost(int64_t bytes) {
             << std::endl;
 }
 
+// Writes what came; `request` then asks for what follows. Returns 0, or what
+// went wrong.
+int Take(const v1::LogChunk& chunk, v1::ReadLogRequest* request) {
+  if (chunk.incarnation() != request->min_incarnation()) {
+    request->set_min_incarnation(chunk.incarnation());
+    request->clear_skip_bytes();
+  }
+  if (chunk.data().empty()) return 0;
+  if (request->tail_lines() > 0) {
+    request->clear_tail_lines();  // What stood before was not wanted.
+  } else if (chunk.lost_bytes() > 0) {
+    TellLost(chunk.lost_bytes());
+  }
+  request->set_skip_bytes(request->skip_bytes() + chunk.lost_bytes() +
+                          static_cast<int64_t>(chunk.data().size()));
+  return WriteOut(chunk.data());
+}
+
+// The head answers, but the node with the log is not connected to it.
+bool IsCutOff(const absl::Status& status) {
+  return absl::IsUnavailable(status) &&
+         absl::StartsWith(status.message(), kLogGone);
+}
+
 }  // namespace
 
 absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
-                      Cancellation* cancellation) {
-  absl::Time give_up = absl::Now() + kLogPatience;
+                      Patience* patience, Cancellation* cancellation) {
   bool connected = false;
+  int times_cut_off = 0;  // One after the other.
+  std::string notice;
   while (true) {
     grpc::ClientContext context;
     AddToken(&context, head->token());
@@ -59,15 +84,13 @@ absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
       v1::LogChunk chunk;
       while (write_error == 0 && reader->Read(&chunk)) {
         connected = true;
-        give_up = absl::Now() + kLogPatience;
-        if (chunk.lost_bytes() > 0) TellLost(chunk.lost_bytes());
-        write_error = WriteOut(chunk.data());
-        if (chunk.incarnation() != request->min_incarnation()) {
-          request->set_min_incarnation(chunk.incarnation());
-          request->clear_skip_bytes();
-        }
-        request->set_skip_bytes(request->skip_bytes() + chunk.lost_bytes() +
-                                static_cast<int64_t>(chunk.data().size()));
+        times_cut_off = 0;
+        patience->Answered();
+        write_error = Take(chunk, request);
+        // Told again by a node that was cut off meanwhile.
+        if (chunk.error().empty() || chunk.error() == notice) continue;
+        notice = chunk.error();
+        std::cerr << "[miniray: " << OneLine(notice) << "]" << std::endl;
       }
       if (write_error != 0) context.TryCancel();
       status = head->Explain(reader->Finish());
@@ -80,11 +103,18 @@ absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
       return absl::DataLossError(
           ErrnoStatus(write_error, "cannot write the output").message());
     }
-    // What has begun may go on; the last lines cannot be found again.
-    if (!absl::IsUnavailable(status) || !connected ||
-        request->tail_lines() > 0 || absl::Now() > give_up ||
-        absl::StartsWith(status.message(), kLogGone)) {
-      return status;
+    if (status.ok()) return status;
+    if (!IsCutOff(status)) {
+      if (!patience->has_answered()) return status;
+      MR_RETURN_IF_ERROR(AwaitHead(status, patience, cancellation));
+      continue;
+    }
+    patience->Answered();
+    if (!request->follow() && !connected) return status;
+    // Not at once: a moment later the head may know that it is gone.
+    if (++times_cut_off == 2) {
+      std::cerr << "miniray: " << OneLine(status.message())
+                << "; waiting for it" << std::endl;
     }
     if (cancellation->Sleep(kRetryPeriod)) {
       return absl::CancelledError("stopped");
@@ -99,7 +129,7 @@ absl::Status CheckLogFlags(const CommandLine& line) {
         absl::StrCat("--tail=", absl::GetFlag(FLAGS_tail),
                      ": expected a number of lines, 0 for all"));
   }
-  return absl::OkStatus();
+  return ReadHeadPatience().status();
 }
 
 int RunLogs(const CommandLine& line, v1::ReadLogRequest request) {
@@ -107,13 +137,15 @@ int RunLogs(const CommandLine& line, v1::ReadLogRequest request) {
   request.set_follow(absl::GetFlag(FLAGS_follow));
   auto head = HeadClient::FromFlags();
   if (!head.ok()) return Fail(head.status());
+  Patience patience = PatienceWith(**head, ReadHeadPatience().value());
   Cancellation cancellation;
   absl::Status status;
   const auto interruption = RunInterruptibly(
       TimeLimit(line, request.follow() ? absl::InfiniteDuration()
                                        : absl::Minutes(10)),
-      &cancellation,
-      [&] { status = PrintLog(head->get(), &request, &cancellation); });
+      &cancellation, [&] {
+        status = PrintLog(head->get(), &request, &patience, &cancellation);
+      });
   if (!interruption.ok()) return Fail(interruption.status());
   if (interruption->exit_code == 124) {
     return Fail(absl::DeadlineExceededError(

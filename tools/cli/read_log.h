@@ -8,17 +8,19 @@
 #include "tools/cli/cancellation.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/head_client.h"
+#include "tools/cli/patience.h"
 
 namespace miniray::cli {
 
 // Writes what the head sends to stdout until its end. A connection that breaks
-// is made again and reading goes on where it was, for kLogPatience without
-// progress; `request` counts what was written (skip_bytes). Errors: those of
-// ReadLog; CANCELLED; ABORTED, nobody reads stdout any more.
+// is made again, and reading goes on where it was, within `patience`; for a
+// node that is cut from the head it waits until the head knows more, if
+// `request` follows or something was read. `request` says where reading goes on
+// (min_incarnation, skip_bytes). Errors: those of ReadLog and of
+// Patience::Failed; CANCELLED; ABORTED, nobody reads stdout any more;
+// DATA_LOSS, stdout takes no more.
 absl::Status PrintLog(HeadClient* head, v1::ReadLogRequest* request,
-                      Cancellation* cancellation);
-
-inline constexpr absl::Duration kLogPatience = absl::Seconds(60);
+                      Patience* patience, Cancellation* cancellation);
 
 // Errors: INVALID_ARGUMENT, a flag of `logs` has a bad value.
 absl::Status CheckLogFlags(const CommandLine& line);

@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
@@ -28,9 +27,11 @@
 #include "runtime/packages/folder_archive.h"
 #include "runtime/packages/upload.h"
 #include "runtime/rpc/grpc_status.h"
+#include "tools/cli/await_head.h"
 #include "tools/cli/cancellation.h"
 #include "tools/cli/fail.h"
 #include "tools/cli/head_client.h"
+#include "tools/cli/patience.h"
 #include "tools/cli/read_log.h"
 #include "tools/cli/table_format.h"
 
@@ -38,9 +39,6 @@ namespace miniray::cli {
 namespace {
 
 constexpr absl::Duration kWaitStep = absl::Seconds(5);
-// For a head that is being started again.
-constexpr absl::Duration kPatience = absl::Seconds(60);
-constexpr absl::Duration kRetryPeriod = absl::Milliseconds(500);
 
 bool IsProgram(const std::string& path) {
   struct stat st;
@@ -128,16 +126,20 @@ absl::Status Upload(HeadClient* head, SubmitOptions* options) {
 }
 
 // Asks again while nobody answers: the job's id makes that safe.
-absl::Status Submit(HeadClient* head, const v1::JobSpec& spec) {
+absl::Status Submit(HeadClient* head, const v1::JobSpec& spec,
+                    Patience* patience) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
-  const absl::Time give_up = absl::Now() + kPatience;
+  Cancellation never;
   while (true) {
     v1::SubmitJobResponse response;
     const absl::Status status = head->Call(&v1::Head::Stub::SubmitJob, request,
                                            &response, kQuestionTimeout);
-    if (!absl::IsUnavailable(status) || absl::Now() > give_up) return status;
-    absl::SleepFor(kRetryPeriod);
+    if (status.ok()) {
+      patience->Answered();
+      return status;
+    }
+    MR_RETURN_IF_ERROR(AwaitHead(status, patience, &never));
   }
 }
 
@@ -150,8 +152,12 @@ bool Ended(const v1::JobInfo& job) {
 // Follows one job from its submission to its end.
 class Follower {
  public:
-  Follower(HeadClient* head, std::string job_id, Cancellation* cancellation)
-      : head_(head), job_id_(std::move(job_id)), cancellation_(cancellation) {}
+  Follower(HeadClient* head, std::string job_id, Patience* patience,
+           Cancellation* cancellation)
+      : head_(head),
+        job_id_(std::move(job_id)),
+        patience_(patience),
+        cancellation_(cancellation) {}
 
   absl::Status Run() {
     MR_RETURN_IF_ERROR(Await([](const v1::JobInfo& job) {
@@ -167,33 +173,23 @@ class Follower {
   const v1::JobInfo& job() const { return job_; }
 
  private:
-  // As long as the job runs its node may be cut off, and come back.
   absl::Status PrintOutput() {
     v1::ReadLogRequest request;
     request.set_job_id(job_id_);
     request.set_follow(true);
-    while (true) {
-      const absl::Status status = PrintLog(head_, &request, cancellation_);
-      if (status.ok() || absl::IsCancelled(status) || absl::IsAborted(status) ||
-          absl::IsDataLoss(status)) {
-        return status;
-      }
-      const bool ended = Ended(job_);
-      if (ended || !absl::IsUnavailable(status)) {
-        std::cerr << "miniray: some of its output is missing: "
-                  << status.message() << std::endl;
-        return absl::OkStatus();
-      }
-      if (cancellation_->Sleep(kRetryPeriod)) {
-        return absl::CancelledError("stopped");
-      }
-      job_.clear_version();  // At once.
-      MR_RETURN_IF_ERROR(Await([](const v1::JobInfo&) { return true; }));
+    const absl::Status status =
+        PrintLog(head_, &request, patience_, cancellation_);
+    if (status.ok() || absl::IsCancelled(status) || absl::IsAborted(status) ||
+        absl::IsDataLoss(status) || patience_->gave_up()) {
+      return status;
     }
+    // What the head says of a log is no news of the job.
+    std::cerr << "miniray: some of its output is missing: "
+              << OneLine(status.message()) << std::endl;
+    return absl::OkStatus();
   }
 
   absl::Status Await(bool (*reached)(const v1::JobInfo&)) {
-    absl::Time give_up = absl::Now() + kPatience;
     while (true) {
       v1::GetJobRequest request;
       request.set_job_id(job_id_);
@@ -209,16 +205,13 @@ class Follower {
             head_->Explain(head_->stub()->GetJob(&context, request, &response));
       }
       if (cancellation_->cancelled()) return absl::CancelledError("stopped");
-      if (status.ok()) {
-        give_up = absl::Now() + kPatience;
-        Take(response.job());
-        if (reached(job_)) return absl::OkStatus();
+      if (!status.ok()) {
+        MR_RETURN_IF_ERROR(AwaitHead(status, patience_, cancellation_));
         continue;
       }
-      if (!absl::IsUnavailable(status) || absl::Now() > give_up) return status;
-      if (cancellation_->Sleep(kRetryPeriod)) {
-        return absl::CancelledError("stopped");
-      }
+      patience_->Answered();
+      Take(response.job());
+      if (reached(job_)) return absl::OkStatus();
     }
   }
 
@@ -233,12 +226,19 @@ class Follower {
 
   HeadClient* const head_;
   const std::string job_id_;
+  Patience* const patience_;
   Cancellation* const cancellation_;
   v1::JobInfo job_;
 };
 
 int TellEnd(const v1::JobInfo& job) {
-  if (job.state() == v1::JOB_STATE_SUCCEEDED) return kDone;
+  if (job.state() == v1::JOB_STATE_SUCCEEDED) {
+    if (!job.cause().empty()) {
+      std::cerr << "miniray: job " << job.job_id() << " succeeded, but "
+                << OneLine(job.cause()) << std::endl;
+    }
+    return kDone;
+  }
   return Fail(absl::AbortedError(absl::StrCat(
                   "job ", job.job_id(), " ",
                   StateWord(v1::JobState_Name(job.state()), "JOB_STATE_"),
@@ -257,7 +257,8 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
   const std::string& job_id = options.spec.job_id();
   options.spec.set_submitter(Submitter());
   options.spec.set_submission_id(NewId("submission"));
-  if (const absl::Status status = Submit(head->get(), options.spec);
+  Patience patience = PatienceWith(**head, options.head_patience);
+  if (const absl::Status status = Submit(head->get(), options.spec, &patience);
       !status.ok()) {
     return Fail(status);
   }
@@ -267,7 +268,7 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
   }
   std::cerr << "miniray: job " << job_id << " is submitted" << std::endl;
   Cancellation cancellation;
-  Follower follower(head->get(), job_id, &cancellation);
+  Follower follower(head->get(), job_id, &patience, &cancellation);
   absl::Status status;
   const auto interruption =
       RunInterruptibly(TimeLimit(line, absl::InfiniteDuration()), &cancellation,
@@ -287,7 +288,9 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
     return Fail(Annotate(
         status,
         absl::StrCat("job ", job_id,
-                     absl::IsDataLoss(status) ? ", which goes on" : "")));
+                     absl::IsDataLoss(status)  ? ", which goes on"
+                     : patience.head_stopped() ? " ends with its cluster"
+                                               : "")));
   }
   return TellEnd(follower.job());
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/patience.h"
 #include "tools/cli/start_options.h"
 
 namespace miniray::cli {
@@ -80,6 +81,7 @@ absl::StatusOr<SubmitOptions> ReadSubmitOptions(const CommandLine& line) {
     return absl::InvalidArgumentError(
         "--max_folder_bytes goes with --working_dir");
   }
+  MR_ASSIGN_OR_RETURN(options.head_patience, ReadHeadPatience());
   options.wait = absl::GetFlag(FLAGS_wait);
   if (!options.wait && line.Has("timeout")) {
     return absl::InvalidArgumentError("--timeout goes with --wait");

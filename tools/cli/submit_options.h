@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "tools/cli/command_line.h"
 
@@ -18,6 +19,7 @@ struct SubmitOptions {
   std::string working_dir;  // May be empty.
   int64_t max_folder_bytes = 0;
   bool wait = true;
+  absl::Duration head_patience = absl::Seconds(60);
 };
 
 // Errors: INVALID_ARGUMENT, a message for the user.

@@ -235,6 +235,20 @@ TEST_F(ProcessRecordsTest, HeadWithoutTokenHasAnEmptyOne) {
   EXPECT_EQ(TokenFor("127.0.0.1:6380"), "");
 }
 
+TEST_F(ProcessRecordsTest, TheStateFolderIsThatOfAHeadOnThisMachine) {
+  ProcessRecord head = Head("127.0.0.1:6380");
+  head.listen_host = "127.0.0.1";
+  head.state_dir = "/state";
+  RecordedChild head_process(head);
+  ProcessRecord daemon;
+  daemon.role = ProcessRole::kWorkerDaemon;
+  daemon.address = "10.0.0.9:7000";
+  RecordedChild daemon_process(daemon);
+  EXPECT_EQ(StateDirFor("localhost:6380"), "/state");
+  EXPECT_EQ(StateDirFor("10.0.0.9:7000"), std::nullopt);
+  EXPECT_EQ(StateDirFor("127.0.0.1:6381"), std::nullopt);
+}
+
 TEST_F(ProcessRecordsTest, ADaemonKnowsItsHead) {
   ProcessRecord daemon;
   daemon.role = ProcessRole::kWorkerDaemon;
