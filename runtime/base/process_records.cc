@@ -95,7 +95,7 @@ bool IsWildcard(absl::string_view host) {
   return host == "0.0.0.0" || host == "::";
 }
 
-bool ServesAddress(const ProcessRecord& record, const HostPort& wanted) {
+bool Serves(const ProcessRecord& record, const HostPort& wanted) {
   const absl::StatusOr<HostPort> own = ParseHostPort(record.address);
   if (!own.ok() || own->port != wanted.port) return false;
   if (own->host == wanted.host) return true;
@@ -125,7 +125,7 @@ std::optional<ProcessRecord> RecordFor(absl::string_view address) {
   for (const ProcessRole role :
        {ProcessRole::kHead, ProcessRole::kWorkerDaemon}) {
     for (ProcessRecord& record : *records) {
-      if (record.role == role && ServesAddress(record, *wanted)) {
+      if (record.role == role && Serves(record, *wanted)) {
         return std::move(record);
       }
     }
@@ -213,6 +213,11 @@ absl::Status RemoveProcessRecord(pid_t pid) {
     return ErrnoStatus(errno, absl::StrCat("remove ", path));
   }
   return absl::OkStatus();
+}
+
+bool ServesAddress(const ProcessRecord& record, absl::string_view address) {
+  const absl::StatusOr<HostPort> wanted = ParseHostPort(address);
+  return wanted.ok() && Serves(record, *wanted);
 }
 
 std::optional<std::string> TokenFor(absl::string_view address) {

@@ -61,6 +61,11 @@ bool IsAlive(const ProcessRecord& record);
 // a zombie.
 absl::StatusOr<uint64_t> ProcessStartTicks(pid_t pid);
 
+// True if what `record` says concerns the head that is called at `address`
+// (HOST:PORT): of a head all that surely are addresses of its own, of a worker
+// daemon the one that it was given.
+bool ServesAddress(const ProcessRecord& record, absl::string_view address);
+
 // Returns the token of the head at `address`, if a record knows the head; an
 // empty token means that the head needs none. A head that listens on all
 // addresses is also known by a loopback address.

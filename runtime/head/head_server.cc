@@ -19,6 +19,7 @@
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
+#include "runtime/head/listen_failure.h"
 #include "runtime/head/package_store.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/head/state_store.h"
@@ -89,9 +90,6 @@ class HeadServerImpl : public HeadServer {
   }
 
   absl::Status Listen(const Options& options) {
-    // Before the first caller may rely on it.
-    MR_RETURN_IF_ERROR(
-        folder_->Remember({.token = options.token, .port = options.port}));
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     // gRPC reads a message before the token is looked at: what strangers send
@@ -107,14 +105,14 @@ class HeadServerImpl : public HeadServer {
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
-      return absl::UnavailableError(absl::StrCat(
-          "cannot listen on ", JoinHostPort(options.host, options.port),
-          ": the port is in use, or the address is not one of this machine"));
+      return WhyNotListening(options.host, options.port);
     }
-    if (port_ != options.port) {
-      MR_RETURN_IF_ERROR(
-          folder_->Remember({.token = options.token, .port = port_}));
-    }
+    // Before the first caller may rely on it.
+    MR_RETURN_IF_ERROR(folder_->Remember({.token = options.token,
+                                          .port = port_,
+                                          .host = options.host,
+                                          .tls_dir = TlsDir()}));
+    service_.Open();
     ticker_ = std::thread([this, limit = options.package_limit] {
       absl::Time last = absl::Now();
       absl::Time next_cleaning = last;
@@ -154,6 +152,7 @@ class HeadServerImpl : public HeadServer {
       const absl::Status status = folder_->Finish();
       if (!status.ok()) LOG(ERROR) << status;
     }
+    if (end == End::kFailedStart) folder_->Forget();
   }
 
  private:

@@ -44,12 +44,15 @@ class HeadServer {
   enum class End {
     kRestart,  // Worker daemons and drivers stay, and dial again.
     kFinal,    // The cluster ends: the next head does not go on with it.
+    // What this head belongs to could not be started: a cluster that it went on
+    // with stays for the next one, of a new cluster nothing is left.
+    kFailedStart,
   };
 
-  // Errors: UNAVAILABLE, the port is in use. FAILED_PRECONDITION, no token on
-  // an address that is not loopback; another head uses state_dir, or a newer
-  // version wrote it. INVALID_ARGUMENT, not an IP address. DATA_LOSS, the
-  // database is damaged.
+  // On failure state_dir is as it was before. Errors: UNAVAILABLE, the port is
+  // in use. FAILED_PRECONDITION, no token on an address that is not loopback;
+  // another head uses state_dir, or a newer version wrote it. INVALID_ARGUMENT,
+  // not an IP address of this machine. DATA_LOSS, the database is damaged.
   static absl::StatusOr<std::unique_ptr<HeadServer>> Start(Options options);
 
   virtual ~HeadServer() = default;

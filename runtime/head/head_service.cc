@@ -30,9 +30,15 @@ ClusterState::ActorCallback AnswerActor(grpc::ServerUnaryReactor* reactor,
 
 }  // namespace
 
+absl::Status HeadService::Admit(const grpc::ServerContextBase& context,
+                                const char* method) const {
+  if (!open_) return absl::UnavailableError("the head is about to start");
+  return CheckToken(context, token_, method);
+}
+
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>*
 HeadService::AttachNode(grpc::CallbackServerContext* context) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return new RefusedStream<
         grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>>(status);
   }
@@ -42,14 +48,14 @@ HeadService::AttachNode(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* HeadService::RenewLease(
     grpc::CallbackServerContext* context, const v1::RenewLeaseRequest* request,
     v1::RenewLeaseResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok()) status = state_->RenewLease(request->node_id());
   return Finish(context, status);
 }
 
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>*
 HeadService::AttachDriver(grpc::CallbackServerContext* context) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return new RefusedStream<
         grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>>(status);
   }
@@ -59,7 +65,7 @@ HeadService::AttachDriver(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* HeadService::HasPackage(
     grpc::CallbackServerContext* context, const v1::HasPackageRequest* request,
     v1::HasPackageResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok()) {
     packages_->MarkUsed(request->package_id());
     response->set_present(packages_->Has(request->package_id()));
@@ -69,7 +75,7 @@ grpc::ServerUnaryReactor* HeadService::HasPackage(
 
 grpc::ServerReadReactor<v1::PackageChunk>* HeadService::PutPackage(
     grpc::CallbackServerContext* context, v1::PutPackageResponse* response) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return new RefusedStream<grpc::ServerReadReactor<v1::PackageChunk>>(status);
   }
   return NewPackageUpload(packages_);
@@ -78,7 +84,7 @@ grpc::ServerReadReactor<v1::PackageChunk>* HeadService::PutPackage(
 grpc::ServerWriteReactor<v1::PackageChunk>* HeadService::GetPackage(
     grpc::CallbackServerContext* context,
     const v1::GetPackageRequest* request) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::PackageChunk>>(
         status);
   }
@@ -96,7 +102,7 @@ grpc::ServerWriteReactor<v1::PackageChunk>* HeadService::GetPackage(
 grpc::ServerUnaryReactor* HeadService::CreateActor(
     grpc::CallbackServerContext* context, const v1::CreateActorRequest* request,
     v1::CreateActorResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok() && !packages_->Has(request->spec().package_id())) {
     status = absl::FailedPreconditionError(
         "upload the package before an actor of it is created");
@@ -110,7 +116,7 @@ grpc::ServerUnaryReactor* HeadService::CreateActor(
 grpc::ServerUnaryReactor* HeadService::GetActor(
     grpc::CallbackServerContext* context, const v1::GetActorRequest* request,
     v1::GetActorResponse* response) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return Finish(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -121,7 +127,7 @@ grpc::ServerUnaryReactor* HeadService::GetActor(
 grpc::ServerUnaryReactor* HeadService::KillActor(
     grpc::CallbackServerContext* context, const v1::KillActorRequest* request,
     v1::KillActorResponse* response) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return Finish(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -135,7 +141,7 @@ grpc::ServerUnaryReactor* HeadService::SaveActorState(
     grpc::CallbackServerContext* context,
     const v1::SaveActorStateRequest* request,
     v1::SaveActorStateResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok()) {
     status = actor_states_->Save(request->actor_id(), request->incarnation(),
                                  request->state());
@@ -147,7 +153,7 @@ grpc::ServerUnaryReactor* HeadService::LoadActorState(
     grpc::CallbackServerContext* context,
     const v1::LoadActorStateRequest* request,
     v1::LoadActorStateResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok()) {
     absl::StatusOr<std::string> state =
         actor_states_->Load(request->actor_id(), request->incarnation());
@@ -161,7 +167,7 @@ grpc::ServerUnaryReactor* HeadService::GetClusterState(
     grpc::CallbackServerContext* context,
     const v1::GetClusterStateRequest* request,
     v1::GetClusterStateResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok()) status = CheckQuery(*request);
   if (!status.ok()) return Finish(context, status);
   std::set<v1::Table> tables;

@@ -4,9 +4,11 @@
 #ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
 #define MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
 
+#include <atomic>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "proto/head.grpc.pb.h"
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/call_record_ring.h"
@@ -16,7 +18,8 @@
 
 namespace miniray {
 
-// Thread-safe. What it is given outlives it.
+// Thread-safe. What it is given outlives it. Refuses every call (UNAVAILABLE)
+// until it is opened.
 class HeadService : public v1::Head::CallbackService {
  public:
   HeadService(ClusterState* state, PackageStore* packages,
@@ -28,6 +31,9 @@ class HeadService : public v1::Head::CallbackService {
         logs_(logs),
         calls_(calls),
         token_(std::move(token)) {}
+
+  // What a caller is told from here on holds beyond the death of this process.
+  void Open() { open_ = true; }
 
   grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* AttachNode(
       grpc::CallbackServerContext* context) override;
@@ -99,12 +105,18 @@ class HeadService : public v1::Head::CallbackService {
       v1::GetClusterStateResponse* response) override;
 
  private:
+  // Whether a call may go on; `method` is the caller's name. Errors: see
+  // CheckToken.
+  absl::Status Admit(const grpc::ServerContextBase& context,
+                     const char* method = __builtin_FUNCTION()) const;
+
   ClusterState* const state_;
   PackageStore* const packages_;
   ActorStateStore* const actor_states_;
   LogRelay* const logs_;
   CallRecordRing* const calls_;
   const std::string token_;
+  std::atomic<bool> open_ = false;
 };
 
 }  // namespace miniray

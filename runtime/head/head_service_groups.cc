@@ -25,7 +25,7 @@ grpc::ServerUnaryReactor* HeadService::CreatePlacementGroup(
     const v1::CreatePlacementGroupRequest* request,
     v1::CreatePlacementGroupResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }
@@ -38,7 +38,7 @@ grpc::ServerUnaryReactor* HeadService::GetPlacementGroup(
     const v1::GetPlacementGroupRequest* request,
     v1::GetPlacementGroupResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }
@@ -51,7 +51,7 @@ grpc::ServerUnaryReactor* HeadService::RemovePlacementGroup(
     const v1::RemovePlacementGroupRequest* request,
     v1::RemovePlacementGroupResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }

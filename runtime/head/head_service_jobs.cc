@@ -33,7 +33,7 @@ ClusterState::JobCallback AnswerJob(grpc::ServerUnaryReactor* reactor,
 grpc::ServerUnaryReactor* HeadService::SubmitJob(
     grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request,
     v1::SubmitJobResponse* response) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   const v1::JobSpec& spec = request->spec();
   if (status.ok() && !packages_->Has(spec.package_id())) {
     status = absl::FailedPreconditionError(
@@ -53,7 +53,7 @@ grpc::ServerUnaryReactor* HeadService::SubmitJob(
 grpc::ServerUnaryReactor* HeadService::GetJob(
     grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
     v1::GetJobResponse* response) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return Finish(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -64,7 +64,7 @@ grpc::ServerUnaryReactor* HeadService::GetJob(
 grpc::ServerUnaryReactor* HeadService::StopJob(
     grpc::CallbackServerContext* context, const v1::StopJobRequest* request,
     v1::StopJobResponse* response) {
-  if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
     return Finish(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -76,7 +76,7 @@ grpc::ServerUnaryReactor* HeadService::StopJob(
 
 grpc::ServerWriteReactor<v1::LogChunk>* HeadService::ReadLog(
     grpc::CallbackServerContext* context, const v1::ReadLogRequest* request) {
-  absl::Status status = CheckToken(*context, token_);
+  absl::Status status = Admit(*context);
   if (status.ok()) {
     absl::StatusOr<ClusterState::LogPlace> place = state_->FindLog(*request);
     if (place.ok()) return NewLogStream(logs_, state_, *std::move(place));
@@ -89,7 +89,7 @@ grpc::ServerUnaryReactor* HeadService::GetCallRecords(
     grpc::CallbackServerContext* context,
     const v1::GetCallRecordsRequest* request,
     v1::GetCallRecordsResponse* response) {
-  const absl::Status status = CheckToken(*context, token_);
+  const absl::Status status = Admit(*context);
   if (status.ok()) *response = calls_->Get(request->job_id());
   return Finish(context, status);
 }

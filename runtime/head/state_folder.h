@@ -22,6 +22,10 @@ class StateFolder {
   struct Remembered {
     std::string token;  // May be empty.
     int port = 0;
+    // The IP address it listened on. Empty: an earlier version wrote this, and
+    // host and tls_dir are not known.
+    std::string host;
+    std::string tls_dir;  // Absolute path; empty: no TLS.
   };
 
   // Errors: NOT_FOUND, nothing to go on with.
@@ -33,14 +37,26 @@ class StateFolder {
   static absl::StatusOr<std::unique_ptr<StateFolder>> Open(
       const std::string& path);
 
+  // What was made where nothing was before goes again, unless it was
+  // remembered.
+  ~StateFolder();
+
   // True if the folder is in use by a living process.
   static bool InUse(const std::string& path);
 
+  // From here on there is a cluster to go on with.
   absl::Status Remember(const Remembered& what);
+  // Takes Remember back: the head could not be started after all. Does nothing
+  // to a cluster that was there before.
+  void Forget() { remembered_ = false; }
   // The next head here begins a new cluster.
   absl::Status Finish();
-  // The same, from another process, for a head that was killed.
+
+  // Both end the cluster of a head that was killed, from another process; the
+  // second removes the folder, too. Errors: FAILED_PRECONDITION, a head uses
+  // it.
   static absl::Status Finish(const std::string& path);
+  static absl::Status Remove(const std::string& path);
 
   // An earlier head had its database here, and did not finish.
   bool has_cluster() const { return has_cluster_; }
@@ -49,14 +65,20 @@ class StateFolder {
   std::string states() const { return path_ + "/states"; }
 
  private:
-  StateFolder(std::string path, ScopedFd lock, bool has_cluster)
+  StateFolder(std::string path, ScopedFd lock, bool has_cluster, bool is_new,
+              bool made_folder)
       : path_(std::move(path)),
         lock_(std::move(lock)),
-        has_cluster_(has_cluster) {}
+        has_cluster_(has_cluster),
+        is_new_(is_new),
+        made_folder_(made_folder) {}
 
   const std::string path_;
   const ScopedFd lock_;
   const bool has_cluster_;
+  const bool is_new_;  // Neither a cluster nor a database was there.
+  const bool made_folder_;
+  bool remembered_ = false;
 };
 
 }  // namespace miniray

@@ -20,6 +20,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/head/head_server.h"
+#include "runtime/head/state_folder.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -32,6 +33,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 // Two chunks and a bit.
@@ -647,6 +649,69 @@ TEST(HeadServerTest, APortInUseIsAClearError) {
       StatusIs(absl::StatusCode::kUnavailable,
                AllOf(HasSubstr(absl::StrCat("127.0.0.1:", (*first)->port())),
                      HasSubstr("in use"))));
+}
+
+TEST(HeadServerTest, AnAddressOfAnotherMachineIsAClearError) {
+  const TempFolder folder;
+  for (const int port : {0, 6380}) {
+    EXPECT_THAT(
+        HeadServer::Start({.host = "198.51.100.1",
+                           .port = port,
+                           .token = "t",
+                           .state_dir = folder / "state"}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("198.51.100.1 is not an IP address of this "
+                                 "machine"),
+                       Not(HasSubstr("in use")))));
+    EXPECT_THAT(folder.List(), IsEmpty());
+  }
+}
+
+TEST(HeadServerTest, AStartThatFailsLeavesNothing) {
+  const TempFolder folder;
+  const auto first = HeadServer::Start({.state_dir = folder / "1"});
+  ASSERT_THAT(first, IsOk());
+  EXPECT_FALSE(HeadServer::Start({.port = (*first)->port(),
+                                  .token = "secret",
+                                  .state_dir = folder / "2"})
+                   .ok());
+  EXPECT_THAT(folder.List(), ElementsAre("1"));
+  // Its daemon, say, could not be started.
+  auto third =
+      HeadServer::Start({.token = "secret", .state_dir = folder / "3"});
+  ASSERT_THAT(third, IsOk());
+  EXPECT_THAT(folder.List(), ElementsAre("1", "3"));
+  (*third)->Shutdown(HeadServer::End::kFailedStart);
+  third->reset();
+  EXPECT_THAT(folder.List(), ElementsAre("1"));
+}
+
+TEST(HeadServerTest, AStartThatFailsLeavesAClusterAsItWas) {
+  const TempFolder folder;
+  const auto busy = HeadServer::Start({.state_dir = folder / "busy"});
+  ASSERT_THAT(busy, IsOk());
+  int port = 0;
+  {
+    const auto killed =
+        HeadServer::Start({.token = "secret", .state_dir = folder / "1"});
+    ASSERT_THAT(killed, IsOk());
+    port = (*killed)->port();
+  }
+  EXPECT_FALSE(HeadServer::Start({.port = (*busy)->port(),
+                                  .token = "secret",
+                                  .state_dir = folder / "1"})
+                   .ok());
+  {
+    const auto again = HeadServer::Start(
+        {.port = port, .token = "secret", .state_dir = folder / "1"});
+    ASSERT_THAT(again, IsOk());
+    (*again)->Shutdown(HeadServer::End::kFailedStart);
+  }
+  const auto left = StateFolder::Recall(folder / "1");
+  ASSERT_THAT(left, IsOk());
+  EXPECT_EQ(left->port, port);
+  EXPECT_EQ(left->token, "secret");
+  EXPECT_EQ(left->host, "127.0.0.1");
 }
 
 TEST(HeadServerTest, AFolderThatCannotBeMade) {

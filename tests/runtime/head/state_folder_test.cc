@@ -32,7 +32,8 @@ class StateFolderTest : public ::testing::Test {
 };
 
 TEST_F(StateFolderTest, ANewFolderHasNothingToGoOnWith) {
-  ASSERT_THAT(StateFolder::Open(path_), IsOk());
+  const auto folder = StateFolder::Open(path_);
+  ASSERT_THAT(folder, IsOk());
   EXPECT_THAT(StateFolder::Recall(path_),
               StatusIs(absl::StatusCode::kNotFound));
   struct stat st;
@@ -55,6 +56,87 @@ TEST_F(StateFolderTest, TokenAndPortAreRememberedForThisUserAlone) {
   ASSERT_THAT((*folder)->Remember({.token = "", .port = 6381}), IsOk());
   EXPECT_EQ(StateFolder::Recall(path_)->token, "");
   EXPECT_EQ(StateFolder::Recall(path_)->port, 6381);
+}
+
+TEST_F(StateFolderTest, WhereItListenedAndItsCertificatesAreRemembered) {
+  auto folder = StateFolder::Open(path_);
+  ASSERT_THAT(folder, IsOk());
+  ASSERT_THAT(
+      (*folder)->Remember(
+          {.port = 6380, .host = "0.0.0.0", .tls_dir = "/home/me/my certs"}),
+      IsOk());
+  EXPECT_EQ(StateFolder::Recall(path_)->host, "0.0.0.0");
+  EXPECT_EQ(StateFolder::Recall(path_)->tls_dir, "/home/me/my certs");
+  ASSERT_THAT((*folder)->Remember({.port = 6380, .host = "::1"}), IsOk());
+  EXPECT_EQ(StateFolder::Recall(path_)->host, "::1");
+  EXPECT_EQ(StateFolder::Recall(path_)->tls_dir, "");
+}
+
+TEST_F(StateFolderTest, WhatAnEarlierVersionLeftSaysNothingOfTheHost) {
+  ASSERT_THAT((*StateFolder::Open(path_))->Remember({.port = 1, .host = "::1"}),
+              IsOk());
+  std::filesystem::remove(path_ + "/host");
+  Put("port", "6380");
+  ASSERT_THAT(StateFolder::Recall(path_), IsOk());
+  EXPECT_EQ(StateFolder::Recall(path_)->port, 6380);
+  EXPECT_EQ(StateFolder::Recall(path_)->host, "");
+}
+
+TEST_F(StateFolderTest, WhatIsNotRememberedLeavesNothing) {
+  for (const bool forget : {false, true}) {
+    {
+      auto folder = StateFolder::Open(path_);
+      ASSERT_THAT(folder, IsOk());
+      if (forget) {
+        ASSERT_THAT((*folder)->Remember({.token = "secret", .port = 1}),
+                    IsOk());
+      }
+      Put("head.db");
+      ASSERT_THAT(MakeDirectories((*folder)->packages()), IsOk());
+      if (forget) (*folder)->Forget();
+    }
+    EXPECT_FALSE(std::filesystem::exists(path_));
+  }
+}
+
+TEST_F(StateFolderTest, WhatWasThereBeforeStays) {
+  ASSERT_THAT(MakeDirectories(path_), IsOk());
+  Put("mine");
+  { ASSERT_THAT(StateFolder::Open(path_), IsOk()); }
+  EXPECT_TRUE(Has("mine"));
+  EXPECT_FALSE(Has("lock"));
+
+  // A cluster to go on with.
+  ASSERT_THAT((*StateFolder::Open(path_))->Remember({.port = 1}), IsOk());
+  Put("head.db");
+  {
+    auto folder = StateFolder::Open(path_);
+    ASSERT_THAT(folder, IsOk());
+    ASSERT_THAT((*folder)->Remember({.port = 1}), IsOk());
+    (*folder)->Forget();
+  }
+  EXPECT_TRUE(Has("head.db"));
+  EXPECT_THAT(StateFolder::Recall(path_), IsOk());
+}
+
+TEST_F(StateFolderTest, AKilledHeadsClusterIsEndedByOthers) {
+  const auto in_use = [] {
+    return StatusIs(absl::StatusCode::kFailedPrecondition,
+                    HasSubstr("another head uses"));
+  };
+  {
+    auto folder = StateFolder::Open(path_);
+    ASSERT_THAT(folder, IsOk());
+    ASSERT_THAT((*folder)->Remember({.port = 1}), IsOk());
+    EXPECT_THAT(StateFolder::Finish(path_), in_use());
+    EXPECT_THAT(StateFolder::Remove(path_), in_use());
+    EXPECT_THAT(StateFolder::Recall(path_), IsOk());
+  }
+  EXPECT_THAT(StateFolder::Finish(path_), IsOk());
+  EXPECT_THAT(StateFolder::Recall(path_),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(StateFolder::Remove(path_), IsOk());
+  EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
 TEST_F(StateFolderTest, OnlyOneHeadUsesIt) {
@@ -112,7 +194,7 @@ TEST_F(StateFolderTest, ADatabaseThatBecameEmptyIsAnError) {
 }
 
 TEST_F(StateFolderTest, APortThatIsNoneIsAnError) {
-  ASSERT_THAT(StateFolder::Open(path_), IsOk());
+  ASSERT_THAT(MakeDirectories(path_), IsOk());
   Put("port", "many");
   EXPECT_THAT(StateFolder::Recall(path_),
               StatusIs(absl::StatusCode::kDataLoss));
