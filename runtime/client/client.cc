@@ -115,7 +115,9 @@ class ClientImpl : public Client {
     return absl::UnavailableError(absl::StrCat(
         "no head answers at ", options_.head_address, " within ",
         absl::FormatDuration(options_.connect_timeout), " (", status.message(),
-        "); start one with 'miniray start --head', or check the address"));
+        "); check the address. Where a head was killed, 'miniray status "
+        "--address ",
+        options_.head_address, "' says how to go on with its cluster"));
   }
 
   absl::StatusOr<v1::ActorInfo> CreateActor(v1::ActorSpec spec) override {

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/shell_word.h"
 #include "tools/cli/start_options.h"
 #include "tools/cli/submit_options.h"
 #include "tools/cli/verbs.h"
@@ -162,6 +163,13 @@ TEST(ParseResourcesTest, Mistakes) {
     EXPECT_THAT(std::string(resources.status().message()),
                 HasSubstr("--resources"));
   }
+}
+
+TEST(ShellWordTest, IsQuotedWhereAShellWouldTakeItApart) {
+  EXPECT_EQ(ShellWord("/home/me/certs-1"), "/home/me/certs-1");
+  EXPECT_EQ(ShellWord("/home/me/my certs"), "'/home/me/my certs'");
+  EXPECT_EQ(ShellWord("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(ShellWord(""), "''");
 }
 
 }  // namespace

@@ -120,6 +120,7 @@ TEST(ReadyTest, LineComesBack) {
                                         .node_id = "node-1",
                                         .join = "MINIRAY_TOKEN=\"x\" join",
                                         .dashboard = "http://d",
+                                        .warning = "mind",
                                         .session_dir = "/s",
                                         .log = "/s/log"}));
   ASSERT_TRUE(message.ok()) << message.status();
@@ -129,6 +130,7 @@ TEST(ReadyTest, LineComesBack) {
   EXPECT_EQ(message->node_id, "node-1");
   EXPECT_EQ(message->join, "MINIRAY_TOKEN=\"x\" join");
   EXPECT_EQ(message->dashboard, "http://d");
+  EXPECT_EQ(message->warning, "mind");
   EXPECT_EQ(message->session_dir, "/s");
   EXPECT_EQ(message->log, "/s/log");
 }

@@ -115,6 +115,34 @@ TEST_F(StartStopTest, DaemonOffersTheCpusOfItsAffinity) {
   EXPECT_EQ(Status()["nodes"][0]["total"]["quantity"]["CPU"], 1);
 }
 
+TEST_F(StartStopTest, CpusThatAreCountedTwiceAreSaid) {
+  const std::string address = StartHead();
+  const std::vector<std::string> join = {"start", "--address", address};
+  const CommandResult first = Run(join);
+  EXPECT_EQ(first.exit_code, 0);
+  EXPECT_THAT(first.err, IsEmpty());
+  const CommandResult second = Run(join);
+  EXPECT_EQ(second.exit_code, 0);
+  EXPECT_THAT(second.out, HasSubstr("joined " + address));
+  EXPECT_THAT(
+      second.err,
+      HasSubstr(absl::StrCat(
+          "miniray: warning: this machine is in the cluster at ", address,
+          " already, as ", WordAfter("\n" + first.out, "\n"), " with ")));
+  EXPECT_EQ(std::count(second.err.begin(), second.err.end(), '\n'), 1);
+  EXPECT_THAT(Status()["nodes"], SizeIs(2));
+}
+
+TEST_F(StartStopTest, PartsOfAMachineAreNoReasonToWarn) {
+  const std::string address = StartHead();
+  for (int i = 0; i < 2; ++i) {
+    const CommandResult part =
+        Run({"start", "--address", address, "--num_cpus=0.5"});
+    EXPECT_EQ(part.exit_code, 0);
+    EXPECT_THAT(part.err, IsEmpty());
+  }
+}
+
 TEST_F(StartStopTest, HeadWithCpusBringsADaemon) {
   StartHead({"--num_cpus=3"});
   EXPECT_THAT(Records(), SizeIs(2));

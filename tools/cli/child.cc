@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
+#include "tools/cli/stop_events.h"
 
 namespace miniray::cli {
 namespace {
@@ -130,19 +131,19 @@ absl::StatusOr<ReadyMessage> Child::AwaitReady(absl::Duration timeout,
   while (line.empty() || line.back() != '\n') {
     pollfd fds[2];
     if (!PollUntil(ready_.get(), interrupt_fd, deadline, fds)) {
-      Stop(kStopGrace);
+      Undo(kStopGrace);
       return absl::DeadlineExceededError(absl::StrCat(
           what_, " was not ready within ", absl::FormatDuration(timeout)));
     }
     if (fds[1].revents != 0) {
-      Stop(kStopGrace);
+      Undo(kStopGrace);
       return absl::CancelledError("interrupted");
     }
     char buffer[4096];
     const ssize_t n = read(ready_.get(), buffer, sizeof(buffer));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      Stop(kStopGrace);
+      Undo(kStopGrace);
       return absl::AbortedError(
           absl::StrCat(HowItEnded(), " before it was ready"));
     }
@@ -152,14 +153,18 @@ absl::StatusOr<ReadyMessage> Child::AwaitReady(absl::Duration timeout,
   if (message.ok() && !message->error.empty()) {
     message = absl::AbortedError(message->error);
   }
-  if (!message.ok()) Stop(kStopGrace);
+  if (!message.ok()) Undo(kStopGrace);
   return message;
 }
 
-void Child::Stop(absl::Duration grace) {
+void Child::Stop(absl::Duration grace) { End(SIGTERM, grace); }
+
+void Child::Undo(absl::Duration grace) { End(kFailedStartSignal, grace); }
+
+void Child::End(int signal, absl::Duration grace) {
   if (pid_ == 0) return;
+  kill(pid_, signal);
   lifeline_.reset();
-  kill(pid_, SIGTERM);
   const absl::Time deadline = absl::Now() + grace;
   while (waitpid(pid_, &wait_status_, WNOHANG) == 0) {
     if (absl::Now() >= deadline) {

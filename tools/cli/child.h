@@ -29,8 +29,8 @@ class Child {
   static absl::StatusOr<Child> Spawn(const std::vector<std::string>& args,
                                      Mode mode, std::string what);
 
-  // Waits for the ready line. On failure the process is gone. interrupt_fd: -1,
-  // or what ends the wait when it becomes readable.
+  // Waits for the ready line. On failure the process is gone (see Undo).
+  // interrupt_fd: -1, or what ends the wait when it becomes readable.
   //
   // Errors: ABORTED, the process's own error message, or how it ended.
   // DEADLINE_EXCEEDED. CANCELLED, interrupted.
@@ -39,6 +39,10 @@ class Child {
 
   // SIGTERM, SIGKILL after `grace`; returns once it is gone.
   void Stop(absl::Duration grace);
+
+  // As Stop, where what it was to be a part of could not be started: a cluster
+  // that it went on with is left as it was (kFailedStartSignal).
+  void Undo(absl::Duration grace);
 
   // True if it is gone (see Stop) and its exit code was 0.
   bool EndedWell() const;
@@ -51,6 +55,8 @@ class Child {
 
  private:
   Child() = default;
+
+  void End(int signal, absl::Duration grace);
 
   std::string what_;
   pid_t pid_ = 0;  // 0: gone, wait_status_ tells how.

@@ -10,9 +10,12 @@
 #include <cerrno>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -28,9 +31,12 @@
 #include "runtime/worker/worker_daemon.h"
 #include "tools/cli/child.h"
 #include "tools/cli/head_state.h"
+#include "tools/cli/killed_heads.h"
 #include "tools/cli/launch.h"
+#include "tools/cli/other_daemons.h"
 #include "tools/cli/ready.h"
 #include "tools/cli/session.h"
+#include "tools/cli/shell_word.h"
 #include "tools/cli/stop_events.h"
 #include "tools/cli/token.h"
 
@@ -71,17 +77,6 @@ absl::StatusOr<Session> OpenSession(const StartOptions& options) {
   return session;
 }
 
-// Returns the address at which other machines reach a head that listens on
-// `host`.
-std::string AdvertisedHost(const std::string& host) {
-  if (host != "0.0.0.0" && host != "::") return host;
-  // An address reserved for documentation: it lies behind the default route.
-  const HostPort outside =
-      host == "::" ? HostPort{"2001:db8::1", 9} : HostPort{"192.0.2.1", 9};
-  return LocalAddressTowards(outside).value_or(host == "::" ? "::1"
-                                                            : "127.0.0.1");
-}
-
 // Fills in how to add a node and where the dashboard is. The token is shown to
 // a terminal or to who started this process; else the output may be a log, and
 // the command reads a file.
@@ -91,7 +86,7 @@ absl::Status DescribeAccess(const Session& session, const std::string& token,
   message->join = absl::StrCat("miniray start --address ", message->address);
   // The other machine's folder may be another one, but has to be there.
   if (const std::string dir = TlsDir(); !dir.empty()) {
-    absl::StrAppend(&message->join, " --tls_dir ", dir);
+    absl::StrAppend(&message->join, " --tls_dir ", ShellWord(dir));
   }
   if (dashboard_port >= 0) {
     message->dashboard = absl::StrCat("http://127.0.0.1:", dashboard_port);
@@ -117,14 +112,22 @@ absl::Status Advise(const absl::Status& status, absl::string_view advice) {
 absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
     const StartOptions& options, const std::string& token,
     const HeadState& state) {
+  const std::string advice =
+      state.resumes
+          ? absl::StrCat(
+                "the nodes of the head that was killed there look for "
+                "it at that port: free it, or end that cluster with: "
+                "miniray stop --address ",
+                JoinHostPort(AdvertisedHost(state.host), state.port))
+          : "choose another --port, 0 for any that is free";
   if (state.is_default && StateFolder::InUse(state.folder)) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", JoinHostPort(options.host, state.port),
-        ": the port is in use by another head of yours; choose another --port, "
-        "0 for any that is free"));
+    return Advise(absl::UnavailableError(absl::StrCat(
+                      "cannot listen on ", JoinHostPort(state.host, state.port),
+                      ": the port is in use by another head of yours")),
+                  advice);
   }
   auto head =
-      HeadServer::Start({.host = options.host,
+      HeadServer::Start({.host = state.host,
                          .port = state.port,
                          .token = token,
                          .state_dir = state.folder,
@@ -134,9 +137,11 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
                          .max_restart_delay = options.max_restart_delay,
                          .package_limit = options.package_limit,
                          .max_state_bytes = options.max_state_bytes});
-  if (absl::IsUnavailable(head.status())) {
+  if (absl::IsUnavailable(head.status())) return Advise(head.status(), advice);
+  if (absl::IsInvalidArgument(head.status())) {
     return Advise(head.status(),
-                  "choose another --port, 0 for any that is free");
+                  "give one that is with --host, e.g. 127.0.0.1 for this "
+                  "machine only, 0.0.0.0 for all");
   }
   return head;
 }
@@ -193,68 +198,87 @@ class OwnRecord {
   bool written_ = true;
 };
 
+// Returns when it is to stop. *started: nothing went wrong until it was ready.
 absl::Status ServeHead(const CommandLine& line, const StartOptions& options,
                        const ReadyMessage& message, ReadyPipe* ready,
-                       StopEvents* stop) {
+                       StopEvents* stop, bool* started) {
   std::string description = DescribeHead(message);
-  if (!options.with_daemon) {
-    return Serve(message, description, ready, stop).status();
+  std::optional<LaunchedDaemon> daemon;
+  if (options.with_daemon) {
+    MR_ASSIGN_OR_RETURN(daemon, LaunchDaemon(line, message.address,
+                                             Child::Mode::kAttached, *stop));
+    absl::StrAppend(&description, DescribeDaemon(daemon->message));
   }
-  MR_ASSIGN_OR_RETURN(
-      LaunchedDaemon daemon,
-      LaunchDaemon(line, message.address, Child::Mode::kAttached, *stop));
-  absl::StrAppend(&description, DescribeDaemon(daemon.message));
   const absl::StatusOr<StopEvents::Event> event =
-      Serve(message, description, ready, stop, daemon.child.pidfd());
-  daemon.child.Stop(kChildStopGrace);
+      Serve(message, description, ready, stop,
+            daemon.has_value() ? daemon->child.pidfd() : -1);
+  if (daemon.has_value()) daemon->child.Stop(kChildStopGrace);
   MR_RETURN_IF_ERROR(event.status());
+  *started = event->kind != StopEvents::Kind::kFailedStart;
   // It ends with 0 where somebody stopped it in good order.
   if (event->kind == StopEvents::Kind::kChildEnded &&
-      !daemon.child.EndedWell()) {
-    return absl::AbortedError(daemon.child.HowItEnded());
+      !daemon->child.EndedWell()) {
+    return absl::AbortedError(daemon->child.HowItEnded());
   }
   return absl::OkStatus();
 }
 
+// A cluster that waits for another head than the one that starts.
+std::string WarnOfKilledHeads(const HeadState& state) {
+  if (state.resumes) return "";
+  const std::vector<KilledHead> killed = ListKilledHeads();
+  if (killed.empty()) return "";
+  return absl::StrCat("this is a new cluster, and an earlier one is left: ",
+                      Advice(killed[0]));
+}
+
 absl::Status RunHead(const CommandLine& line, const StartOptions& options,
                      const Session& session, ReadyPipe* ready) {
-  MR_ASSIGN_OR_RETURN(const HeadState state, ChooseHeadState(options));
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
-  if (token.empty()) token = state.token;
-  if (token.empty() && !IsLoopback(options.host)) token = NewToken();
-  MR_RETURN_IF_ERROR(Annotate(UseTls(GivenTlsDir()), "TLS"));
+  MR_ASSIGN_OR_RETURN(const HeadState state,
+                      ChooseHeadState(options, token, GivenTlsDir()));
+  token = state.token;
+  if (token.empty() && !IsLoopback(state.host)) token = NewToken();
+  MR_RETURN_IF_ERROR(Annotate(UseTls(state.tls_dir), "TLS"));
 
   MR_ASSIGN_OR_RETURN(StopEvents stop,
                       StopEvents::Install(options.lifeline_fd));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
                       StartHead(options, token, state));
+  std::optional<OwnRecord> record;  // Goes when the head no longer answers.
+  bool started = false;
+  const auto end = absl::MakeCleanup([&] {
+    head->Shutdown(started ? HeadServer::End::kFinal
+                           : HeadServer::End::kFailedStart);
+    if (started || !state.resumes) RemoveHeadState(state);
+  });
+  if (!state.is_default) MR_RETURN_IF_ERROR(LinkHeadState(state.folder));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<DashboardServer> dashboard,
                       StartDashboard(options, token, *head));
   const int dashboard_port = dashboard == nullptr ? -1 : dashboard->port();
   ReadyMessage message = {
-      .address = JoinHostPort(AdvertisedHost(options.host), head->port()),
+      .address = JoinHostPort(AdvertisedHost(state.host), head->port()),
       .pid = getpid(),
       .resumed = head->resumed(),
+      .warning = WarnOfKilledHeads(state),
       .session_dir = session.folder,
       .log = session.log};
+  if (!message.warning.empty()) LOG(WARNING) << message.warning;
   const bool may_show_token = ready->has_reader() || isatty(STDOUT_FILENO) != 0;
   MR_RETURN_IF_ERROR(
       DescribeAccess(session, token, may_show_token, dashboard_port, &message));
 
-  MR_ASSIGN_OR_RETURN(const OwnRecord record,
+  MR_ASSIGN_OR_RETURN(OwnRecord own,
                       OwnRecord::Write({.role = ProcessRole::kHead,
                                         .address = message.address,
-                                        .listen_host = options.host,
+                                        .listen_host = state.host,
                                         .dashboard_port = dashboard_port,
                                         .token = token,
                                         .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
                                         .state_dir = state.folder}));
-  absl::Status status = ServeHead(line, options, message, ready, &stop);
-  if (dashboard != nullptr) dashboard->Shutdown();
-  head->Shutdown(HeadServer::End::kFinal);
-  RemoveHeadState(state);
-  return status;
+  record.emplace(std::move(own));
+  return ServeHead(line, options, message, ready, &stop, &started);
 }
 
 // An actor takes three of a daemon's files.
@@ -263,6 +287,13 @@ void RaiseFileLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+absl::Status AdviseAboutKilledHead(const absl::Status& status,
+                                   const std::string& address) {
+  if (!absl::IsUnavailable(status)) return status;
+  const std::optional<KilledHead> killed = FindKilledHead(address);
+  return killed.has_value() ? Advise(status, Advice(*killed)) : status;
 }
 
 absl::Status RunDaemon(const StartOptions& options, const Session& session,
@@ -299,7 +330,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
     return started.status().code() == absl::StatusCode::kUnauthenticated
                ? Annotate(started.status(),
                           absl::StrCat("the head at ", options.address))
-               : started.status();
+               : AdviseAboutKilledHead(started.status(), options.address);
   }
   WorkerDaemon& daemon = **started;
 
@@ -310,11 +341,14 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                                         .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
                                         .node_id = daemon.node_id()}));
-  const ReadyMessage message = {.address = options.address,
-                                .pid = getpid(),
-                                .node_id = daemon.node_id(),
-                                .session_dir = session.folder,
-                                .log = session.log};
+  const ReadyMessage message = {
+      .address = options.address,
+      .pid = getpid(),
+      .node_id = daemon.node_id(),
+      .warning = WarnOfOtherDaemons(options.address, token, daemon.node_id()),
+      .session_dir = session.folder,
+      .log = session.log};
+  if (!message.warning.empty()) LOG(WARNING) << message.warning;
   const absl::StatusOr<StopEvents::Event> event =
       Serve(message, DescribeDaemon(message), ready, &stop);
   daemon.Shutdown();

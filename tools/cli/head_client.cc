@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/memory/memory.h"
@@ -15,7 +16,10 @@
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/tls.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/killed_heads.h"
+#include "tools/cli/shell_word.h"
 #include "tools/cli/token.h"
 
 namespace miniray::cli {
@@ -25,6 +29,25 @@ namespace {
 absl::string_view Cause(absl::string_view message) {
   const size_t colon = message.rfind(": ");
   return colon == absl::string_view::npos ? message : message.substr(colon + 2);
+}
+
+// Where no head answers.
+std::string WhatToDo(const std::string& address) {
+  if (const std::optional<KilledHead> killed = FindKilledHead(address)) {
+    return Advice(*killed);
+  }
+  // What a head that was killed there was told it takes from its state.
+  std::string command = "miniray start --head";
+  if (const absl::StatusOr<HostPort> head = ParseHostPort(address); head.ok()) {
+    absl::StrAppend(&command, " --port ", head->port);
+  }
+  if (const std::string dir = TlsDir(); !dir.empty()) {
+    absl::StrAppend(&command, " --tls_dir ", ShellWord(dir));
+  }
+  return absl::StrCat(
+      "check the address and the network, or start a head there, which goes on "
+      "with the cluster of one that was killed, with: ",
+      command);
 }
 
 absl::StatusOr<std::string> FindAddress() {
@@ -39,6 +62,11 @@ absl::StatusOr<std::string> FindAddress() {
   }
   if (std::optional<std::string> address = MostRecentHeadAddress()) {
     return *std::move(address);
+  }
+  if (const std::vector<KilledHead> killed = ListKilledHeads();
+      !killed.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no head or worker daemon runs on this machine; ", Advice(killed[0])));
   }
   return absl::FailedPreconditionError(
       "no cluster is known on this machine; start one with: miniray start "
@@ -92,10 +120,9 @@ absl::Status HeadClient::Explain(const grpc::Status& result) const {
     case absl::StatusCode::kDeadlineExceeded:
       // The head does answer, but the node that has the log does not.
       if (absl::StartsWith(status.message(), kLogGone)) return status;
-      return absl::UnavailableError(absl::StrCat(
-          "no head answers at ", address_, " (", Cause(status.message()),
-          "); check the address and the network, or start a head "
-          "there with: miniray start --head"));
+      return absl::UnavailableError(
+          absl::StrCat("no head answers at ", address_, " (",
+                       Cause(status.message()), "); ", WhatToDo(address_)));
     case absl::StatusCode::kUnimplemented:
       return absl::UnimplementedError(absl::StrCat(
           "what answers at ", address_, " is not a head of this version (",

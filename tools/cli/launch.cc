@@ -22,6 +22,12 @@ std::vector<std::string> StartArguments(const CommandLine& line,
   return args;
 }
 
+// A process in the foreground has it in its log, which is stderr.
+void Warn(const ReadyMessage& message) {
+  if (message.warning.empty()) return;
+  std::cerr << "miniray: warning: " << message.warning << std::endl;
+}
+
 absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
                         const StopEvents& stop) {
   MR_ASSIGN_OR_RETURN(
@@ -36,14 +42,16 @@ absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
                       head.AwaitReady(kReadyTimeout, stop.signal_fd()));
   std::string description = DescribeHead(message);
+  Warn(message);
   if (options.with_daemon) {
     const absl::StatusOr<LaunchedDaemon> daemon =
         LaunchDaemon(line, message.address, Child::Mode::kDetached, stop);
     if (!daemon.ok()) {
-      head.Stop(kStopGrace);
+      head.Undo(kStopGrace);
       return daemon.status();
     }
     absl::StrAppend(&description, DescribeDaemon(daemon->message));
+    Warn(daemon->message);
   }
   std::cout << description;
   return absl::OkStatus();
@@ -77,6 +85,7 @@ absl::Status LaunchInBackground(const CommandLine& line,
   MR_ASSIGN_OR_RETURN(
       const LaunchedDaemon daemon,
       LaunchDaemon(line, options.address, Child::Mode::kDetached, stop));
+  Warn(daemon.message);
   std::cout << DescribeDaemon(daemon.message);
   return absl::OkStatus();
 }

@@ -107,6 +107,12 @@ int MakeCerts(const CommandLine& line) {
   return Finish(RunMakeCerts(line));
 }
 
+int Stop(const CommandLine& line) {
+  const absl::Status flags = CheckStopFlags(line);
+  if (!flags.ok()) return Fail(flags, kWrongUsage);
+  return Finish(RunStop(line));
+}
+
 // Failures come back as a status, which says them better.
 void SilenceGrpc() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) {
@@ -145,7 +151,7 @@ int Main(std::vector<std::string> args) {
   if (line->verb->name == "logs") return Logs(*line);
   if (line->verb->name == "timeline") return Timeline(*line);
   if (line->verb->name == "make-certs") return MakeCerts(*line);
-  return Finish(RunStop(*line));
+  return Stop(*line);
 }
 
 // A file that is opened later must not get the number of a standard stream that

@@ -25,10 +25,11 @@ std::string ToLine(const ReadyMessage& message) {
   if (!message.error.empty()) {
     json["error"] = message.error;
   } else {
-    json = {{"address", message.address},         {"pid", message.pid},
-            {"node_id", message.node_id},         {"join", message.join},
-            {"dashboard", message.dashboard},     {"resumed", message.resumed},
-            {"session_dir", message.session_dir}, {"log", message.log}};
+    json = {{"address", message.address},        {"pid", message.pid},
+            {"node_id", message.node_id},        {"join", message.join},
+            {"dashboard", message.dashboard},    {"resumed", message.resumed},
+            {"warning", message.warning},        {"log", message.log},
+            {"session_dir", message.session_dir}};
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -44,6 +45,7 @@ absl::StatusOr<ReadyMessage> FromLine(const std::string& line) {
     message.join = json.value("join", "");
     message.dashboard = json.value("dashboard", "");
     message.resumed = json.value("resumed", "");
+    message.warning = json.value("warning", "");
     message.session_dir = json.value("session_dir", "");
     message.log = json.value("log", "");
   } catch (const Json::exception&) {

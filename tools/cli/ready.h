@@ -23,6 +23,7 @@ struct ReadyMessage {
   std::string join;       // Heads: the command that adds a node.
   std::string dashboard;  // Heads: URL; empty: none.
   std::string resumed;    // Heads: what was taken over from an earlier one.
+  std::string warning;    // For the user; empty: none.
   std::string session_dir;
   std::string log;  // Empty: the process logs to its stderr.
 };

@@ -40,28 +40,6 @@ bool IsIpAddress(const std::string& text) {
          inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
-// True for an address that others can call: not 0.0.0.0, which means all.
-bool IsOwnAddress(const std::string& ip) {
-  sockaddr_storage storage = {};
-  socklen_t size = 0;
-  auto* const v4 = reinterpret_cast<sockaddr_in*>(&storage);
-  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&storage);
-  if (inet_pton(AF_INET, ip.c_str(), &v4->sin_addr) == 1) {
-    if (v4->sin_addr.s_addr == htonl(INADDR_ANY)) return false;
-    storage.ss_family = AF_INET;
-    size = sizeof(*v4);
-  } else if (inet_pton(AF_INET6, ip.c_str(), &v6->sin6_addr) == 1) {
-    if (IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr)) return false;
-    storage.ss_family = AF_INET6;
-    size = sizeof(*v6);
-  } else {
-    return false;
-  }
-  const ScopedFd fd(socket(storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  return fd.valid() &&
-         bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) == 0;
-}
-
 absl::Status CheckPort(absl::string_view flag, int port, int lowest) {
   if (port >= lowest && port <= kMaxPort) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -147,6 +125,7 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
         "give --head to start a cluster or --address to join one, not both");
   }
   options->host = absl::GetFlag(FLAGS_host);
+  options->host_given = line.Has("host");
   if (options->host == "localhost") options->host = "127.0.0.1";
   if (!IsIpAddress(options->host)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -159,7 +138,11 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   options->port_given = line.Has("port");
   MR_RETURN_IF_ERROR(ReadHeadPeriods(options));
   if (const std::string dir = absl::GetFlag(FLAGS_state_dir); !dir.empty()) {
-    options->state_dir = std::filesystem::absolute(dir).string();
+    // One name for one folder.
+    const std::filesystem::path path =
+        std::filesystem::absolute(dir).lexically_normal();
+    options->state_dir =
+        (path.has_filename() ? path : path.parent_path()).string();
   } else if (line.Has("state_dir")) {
     return absl::InvalidArgumentError("--state_dir needs the name of a folder");
   }
@@ -279,6 +262,27 @@ absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line) {
   MR_RETURN_IF_ERROR(CheckFd("ready_fd", options.ready_fd));
   MR_RETURN_IF_ERROR(CheckFd("lifeline_fd", options.lifeline_fd));
   return options;
+}
+
+bool IsOwnAddress(const std::string& ip) {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&storage);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&storage);
+  if (inet_pton(AF_INET, ip.c_str(), &v4->sin_addr) == 1) {
+    if (v4->sin_addr.s_addr == htonl(INADDR_ANY)) return false;
+    storage.ss_family = AF_INET;
+    size = sizeof(*v4);
+  } else if (inet_pton(AF_INET6, ip.c_str(), &v6->sin6_addr) == 1) {
+    if (IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr)) return false;
+    storage.ss_family = AF_INET6;
+    size = sizeof(*v6);
+  } else {
+    return false;
+  }
+  const ScopedFd fd(socket(storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd.valid() &&
+         bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) == 0;
 }
 
 absl::StatusOr<v1::Resources> ParseResources(absl::string_view list) {

@@ -23,8 +23,9 @@ struct StartOptions {
 
   // Head.
   std::string host;
+  bool host_given = false;  // By the user: it is not the default.
   int port = 0;
-  bool port_given = false;  // By the user: it is not the default.
+  bool port_given = false;
   int dashboard_port = -1;
   std::string state_dir;  // Absolute; empty: the default.
   absl::Duration lease;
@@ -58,6 +59,10 @@ struct StartOptions {
 
 // Errors: INVALID_ARGUMENT, a message for the user.
 absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line);
+
+// True for an IP address of this machine that others can call: not 0.0.0.0,
+// which means all.
+bool IsOwnAddress(const std::string& ip);
 
 // Returns the resources in "name=quantity,...". Errors: INVALID_ARGUMENT.
 absl::StatusOr<v1::Resources> ParseResources(absl::string_view list);

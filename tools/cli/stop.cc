@@ -3,7 +3,9 @@
 #include <signal.h>
 
 #include <iostream>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -11,10 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "runtime/base/net.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/head/state_folder.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/killed_heads.h"
 #include "tools/cli/process_tree.h"
 
 namespace miniray::cli {
@@ -66,7 +69,7 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
     if (killed && record.role == ProcessRole::kHead &&
         !record.state_dir.empty()) {
       // It had no time to say that the cluster has ended.
-      (void)StateFolder::Finish(record.state_dir);
+      (void)EndClusterIn(record.state_dir);
     }
     std::cout << (killed ? "Killed " : "Stopped ") << Describe(record)
               << (killed && !force ? ", which did not stop" : "") << ".\n";
@@ -79,29 +82,108 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
   return left;
 }
 
+// What a stop concerns.
+struct Targets {
+  std::vector<ProcessRecord> daemons;
+  std::vector<ProcessRecord> heads;
+  std::vector<KilledHead> killed;
+
+  bool empty() const {
+    return daemons.empty() && heads.empty() && killed.empty();
+  }
+};
+
+absl::StatusOr<Targets> FindAll() {
+  MR_ASSIGN_OR_RETURN(std::vector<ProcessRecord> records, ListProcessRecords());
+  Targets all;
+  for (ProcessRecord& record : records) {
+    (record.role == ProcessRole::kHead ? all.heads : all.daemons)
+        .push_back(std::move(record));
+  }
+  all.killed = ListKilledHeads();
+  return all;
+}
+
+// What belongs to the head at `address`, by whatever name it has there.
+Targets Select(const Targets& all, const std::string& address) {
+  Targets some;
+  for (const ProcessRecord& head : all.heads) {
+    if (ServesAddress(head, address)) some.heads.push_back(head);
+  }
+  for (const KilledHead& head : all.killed) {
+    if (ListenedAt(head, address)) some.killed.push_back(head);
+  }
+  for (const ProcessRecord& daemon : all.daemons) {
+    bool joined = ServesAddress(daemon, address);
+    for (const ProcessRecord& head : some.heads) {
+      joined = joined || ServesAddress(head, daemon.address);
+    }
+    for (const KilledHead& head : some.killed) {
+      joined = joined || ListenedAt(head, daemon.address);
+    }
+    if (joined) some.daemons.push_back(daemon);
+  }
+  return some;
+}
+
+absl::Status NothingAt(const std::string& address, const Targets& all) {
+  std::set<std::string> known;
+  for (const ProcessRecord& record : all.heads) known.insert(record.address);
+  for (const ProcessRecord& record : all.daemons) known.insert(record.address);
+  for (const KilledHead& head : all.killed) known.insert(head.address);
+  return absl::NotFoundError(absl::StrCat(
+      "nothing to stop: no head at ", address,
+      " and no worker daemon of it is known on this machine; ",
+      known.empty()
+          ? "nor is any other"
+          : absl::StrCat("there are those of ", absl::StrJoin(known, ", "))));
+}
+
+absl::Status End(const std::vector<KilledHead>& heads) {
+  absl::Status first;
+  for (const KilledHead& head : heads) {
+    const absl::Status status = EndCluster(head);
+    if (status.ok()) {
+      std::cout << "Ended the cluster of the head at " << head.address
+                << ", which was killed.\n";
+    } else if (first.ok()) {
+      first =
+          Annotate(status, absl::StrCat("the killed head at ", head.address));
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
+absl::Status CheckStopFlags(const CommandLine& line) {
+  if (!line.Has("address")) return absl::OkStatus();
+  return Annotate(ParseHostPort(absl::GetFlag(FLAGS_address)).status(),
+                  "--address");
+}
+
 absl::Status RunStop(const CommandLine& line) {
-  MR_ASSIGN_OR_RETURN(const std::vector<ProcessRecord> records,
-                      ListProcessRecords());
-  if (records.empty()) {
+  MR_ASSIGN_OR_RETURN(Targets targets, FindAll());
+  if (line.Has("address")) {
+    const std::string address = absl::GetFlag(FLAGS_address);
+    Targets some = Select(targets, address);
+    if (some.empty()) return NothingAt(address, targets);
+    targets = std::move(some);
+  }
+  if (targets.empty()) {
     std::cout << "Nothing to stop: no head or worker daemon of yours is known "
                  "on this machine.\n";
     return absl::OkStatus();
   }
+  const bool force = absl::GetFlag(FLAGS_force);
   // Daemons tell their head that they leave, so they go first.
-  std::vector<ProcessRecord> left;
-  for (const ProcessRole role :
-       {ProcessRole::kWorkerDaemon, ProcessRole::kHead}) {
-    std::vector<ProcessRecord> some;
-    for (const ProcessRecord& record : records) {
-      if (record.role == role) some.push_back(record);
-    }
-    for (ProcessRecord& record : StopAll(some, absl::GetFlag(FLAGS_force))) {
-      left.push_back(std::move(record));
-    }
+  std::vector<ProcessRecord> left = StopAll(targets.daemons, force);
+  for (ProcessRecord& head : StopAll(targets.heads, force)) {
+    left.push_back(std::move(head));
   }
-  if (left.empty()) return absl::OkStatus();
+  const absl::Status ended = End(targets.killed);
+  RemoveOldHeadStates();
+  if (left.empty()) return ended;
   return absl::InternalError(absl::StrCat(
       "still there after SIGKILL: ",
       absl::StrJoin(left, ", ", [](std::string* out, const ProcessRecord& r) {

@@ -8,6 +8,11 @@
 
 namespace miniray::cli {
 
+// Errors: INVALID_ARGUMENT, --address is wrong.
+absl::Status CheckStopFlags(const CommandLine& line);
+
+// Errors: NOT_FOUND, nothing here belongs to the head at --address. INTERNAL, a
+// process is still there.
 absl::Status RunStop(const CommandLine& line);
 
 }  // namespace miniray::cli

@@ -55,6 +55,7 @@ absl::StatusOr<StopEvents> StopEvents::Install(int lifeline_fd) {
   g_signal_pipe = fds[1];  // Stays open: the handler may run to the end.
   SetHandler(SIGINT, &OnSignal);
   SetHandler(SIGTERM, &OnSignal);
+  SetHandler(kFailedStartSignal, &OnSignal);
   if (!IsIgnored(SIGHUP)) SetHandler(SIGHUP, &OnSignal);
   SetHandler(SIGPIPE, &OnBrokenPipe);
   return StopEvents(ScopedFd(fds[0]), std::move(lifeline));
@@ -74,6 +75,9 @@ StopEvents::Event StopEvents::Wait(int child_pidfd) {
     if (poll(fds, 3, -1) < 0) continue;  // EINTR
     unsigned char byte;
     if (fds[0].revents != 0 && read(signals_.get(), &byte, 1) == 1) {
+      if (byte == kFailedStartSignal) {
+        return {Kind::kFailedStart, "a start that failed"};
+      }
       return {Kind::kSignal, SignalName(byte)};
     }
     if (fds[1].revents != 0) {

@@ -3,6 +3,8 @@
 #ifndef MINIRAY_TOOLS_CLI_STOP_EVENTS_H_
 #define MINIRAY_TOOLS_CLI_STOP_EVENTS_H_
 
+#include <signal.h>
+
 #include <string>
 #include <utility>
 
@@ -11,9 +13,13 @@
 
 namespace miniray::cli {
 
-// Catches SIGINT, SIGTERM and (unless ignored, as by nohup) SIGHUP from Install
-// on; SIGPIPE does nothing from then on. Handlers, not a mask and not SIG_IGN:
-// child processes would inherit those.
+// Sent by whoever starts a process that must end because all of it could not be
+// started: unlike the others it leaves what was there before as it was.
+inline constexpr int kFailedStartSignal = SIGUSR1;
+
+// Catches SIGINT, SIGTERM, kFailedStartSignal and (unless ignored, as by nohup)
+// SIGHUP from Install on; SIGPIPE does nothing from then on. Handlers, not a
+// mask and not SIG_IGN: child processes would inherit those.
 //
 // One object a process, not thread-safe.
 class StopEvents {
@@ -21,7 +27,7 @@ class StopEvents {
   // lifeline_fd: -1, or closed by the destructor.
   static absl::StatusOr<StopEvents> Install(int lifeline_fd);
 
-  enum class Kind { kSignal, kLifelineEnded, kChildEnded };
+  enum class Kind { kSignal, kFailedStart, kLifelineEnded, kChildEnded };
   struct Event {
     Kind kind;
     std::string what;  // "SIGTERM", "its lifeline ended", ...

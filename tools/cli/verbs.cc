@@ -23,8 +23,10 @@ A head:
   --num_cpus N        also start a worker daemon on this machine
   --state_dir DIR     its database, packages and saved actor states (default:
                       head-PORT in the runtime folder). A head that is started
-                      where one was killed goes on with that one's cluster,
-                      port and token; after `miniray stop` it is a new cluster.
+                      where one was killed goes on with that one's cluster. It
+                      takes host, port, token and certificates from there; what
+                      is given must be the same. After `miniray stop` it is a
+                      new cluster.
   --lease TIME        a node that is silent for so long is lost (default 10s)
   --driver_grace TIME what a driver whose connection broke has to come back
                       before its actors are stopped (default 2s)
@@ -113,17 +115,22 @@ Examples:
 )";
 
 constexpr char kStopHelp[] =
-    R"(Stops every head and worker daemon that you started on this machine, and the
-actors of the latter.
+    R"(Stops every head and worker daemon that you started on this machine, of whatever
+cluster, and the actors of the latter.
 
   miniray stop [FLAGS]
 
-Asks them to stop and kills those that have not after 10 seconds.
+Asks them to stop and kills those that have not after 10 seconds. Clusters whose
+heads were killed on this machine end, too: the next head begins a new one.
+Worker daemons on other machines go on until they are stopped there.
 
+  --address HOST:PORT only the head there and the worker daemons of this machine
+                      that joined it
   --force             kill at once
 
 Examples:
   miniray stop
+  miniray stop --address 127.0.0.1:6380
   miniray stop --force
 )";
 
@@ -211,7 +218,7 @@ const std::vector<Verb>& Verbs() {
          .help = kStatusHelp,
          .flags = {"address", "all", "format", "timeout", "token_file",
                    "tls_dir"}},
-        {.name = "stop", .help = kStopHelp, .flags = {"force"}},
+        {.name = "stop", .help = kStopHelp, .flags = {"address", "force"}},
         {.name = "make-certs",
          .help = kMakeCertsHelp,
          .flags = {"tls_dir", "ca_dir", "days"}},
