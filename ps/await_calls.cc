@@ -18,14 +18,20 @@ absl::Status AwaitCalls(
     const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
     const std::vector<AnyActorHandle>& workers, absl::string_view doing,
     absl::Duration reminder_period,
-    absl::FunctionRef<absl::Status(size_t)> on_done, absl::Time deadline) {
+    absl::FunctionRef<absl::Status(size_t)> on_done, absl::Time deadline,
+    const std::shared_ptr<miniray::internal::CallState>& stop) {
   std::vector<bool> handled(calls.size());
   size_t num_handled = 0;
   while (num_handled < calls.size()) {
     const absl::Duration left = deadline - absl::Now();
+    std::vector<std::shared_ptr<miniray::internal::CallState>> watched = calls;
+    if (stop != nullptr) watched.push_back(stop);
     const std::vector<size_t> ready = miniray::internal::WaitForCalls(
-        calls, num_handled + 1,
+        watched, num_handled + 1,
         std::clamp(left, absl::ZeroDuration(), reminder_period));
+    if (stop != nullptr && stop->done()) {
+      return absl::CancelledError(absl::StrCat(doing, ": given up"));
+    }
     if (ready.size() == num_handled) {
       if (left <= reminder_period) return absl::OkStatus();
       std::vector<std::string> missing;

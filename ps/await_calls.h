@@ -32,16 +32,17 @@ inline auto NamesOf(const std::vector<AnyActorHandle>& workers) {
 // calls go on then. on_done may set calls[i] to null, to free its result.
 //
 // deadline: calls that are not done by then are left alone, and on_done does
-// not
-//   see them.
+//   not see them.
 // calls, workers: as many of each, calls[i] being one to workers[i].
 // doing: for the log, which tells every `reminder_period` who is waited for.
+// stop: if not null, the wait ends with CANCELLED once it is done.
 absl::Status AwaitCalls(
     const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
     const std::vector<AnyActorHandle>& workers, absl::string_view doing,
     absl::Duration reminder_period,
     absl::FunctionRef<absl::Status(size_t)> on_done,
-    absl::Time deadline = absl::InfiniteFuture());
+    absl::Time deadline = absl::InfiniteFuture(),
+    const std::shared_ptr<miniray::internal::CallState>& stop = nullptr);
 
 }  // namespace miniray::ps
 

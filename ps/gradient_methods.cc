@@ -33,8 +33,8 @@ absl::Status CheckGradientOptions(absl::string_view strategy,
   if (takes_gradients && NeedsExchange(options)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "strategy '", strategy,
-        "' takes gradients: from_workers, to_workers and num_shards concern "
-        "weights, and have no effect on them"));
+        "' takes gradients: from_workers, to_workers, num_shards and "
+        "piece_bytes concern weights, and have no effect on them"));
   }
   if (takes_gradients ||
       (options.mode == SyncMode::kSynchronous && options.num_workers == 0)) {

@@ -100,6 +100,10 @@ absl::StatusOr<std::vector<ModelPart>> CutModel(const NamedTensors& model,
   return parts;
 }
 
+int64_t MaxParts(const NamedTensors& model) {
+  return static_cast<int64_t>(CutPoints(model).size()) - 1;
+}
+
 NamedTensors TensorsOfPart(const NamedTensors& model, const ModelPart& part) {
   NamedTensors tensors;
   for (const TensorRange& range : part) {
@@ -111,6 +115,18 @@ NamedTensors TensorsOfPart(const NamedTensors& model, const ModelPart& part) {
                         0, range.begin, range.begin + range.size));
   }
   return tensors;
+}
+
+void CopyPart(const NamedTensors& tensors, const ModelPart& part,
+              NamedTensors* model) {
+  for (size_t i = 0; i < part.size(); ++i) {
+    const at::Tensor from = tensors[i].second.detach().cpu().contiguous();
+    const at::Tensor& to = (*model)[part[i].tensor].second;
+    if (from.nbytes() == 0) continue;
+    CopyLarge(static_cast<char*>(to.data_ptr()) +
+                  static_cast<size_t>(part[i].begin) * to.element_size(),
+              from.data_ptr(), from.nbytes());
+  }
 }
 
 std::vector<TensorPart> PlacesOfPart(const NamedTensors& model,

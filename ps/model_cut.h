@@ -1,4 +1,5 @@
-// Cuts a model into parts, for a parameter server of several shards.
+// Cuts a model into parts, for a parameter server of several shards, or one to
+// which the model travels in pieces.
 //
 // The cut depends on names, shapes and element types alone, so that workers and
 // shards find the same one. A part is a run of consecutive tensors, of which
@@ -40,10 +41,19 @@ using ModelPart = std::vector<TensorRange>;
 absl::StatusOr<std::vector<ModelPart>> CutModel(const NamedTensors& model,
                                                 int64_t num_parts);
 
+// The most parts that CutModel makes of it.
+int64_t MaxParts(const NamedTensors& model);
+
 // Returns the tensors of a part, which share the model's memory where that is
 // contiguous: a whole tensor as it is, a piece as a vector. They keep their
 // names.
 NamedTensors TensorsOfPart(const NamedTensors& model, const ModelPart& part);
+
+// Copies the tensors of a part to where they belong in the model.
+// REQUIRES: they are those of TensorsOfPart up to their values; the model is
+// contiguous and on the CPU.
+void CopyPart(const NamedTensors& tensors, const ModelPart& part,
+              NamedTensors* model);
 
 // What WeightMessage::parts says of them.
 std::vector<TensorPart> PlacesOfPart(const NamedTensors& model,

@@ -13,8 +13,8 @@
 #include "ps/await_calls.h"
 #include "ps/encoded_weights.h"
 #include "ps/gradient_methods.h"
+#include "ps/piecewise_strategy.h"
 #include "ps/run_strategy.h"
-#include "ps/server_state.h"
 #include "ps/shard_methods.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
@@ -34,14 +34,8 @@ double SecondsSince(absl::Time start) {
 }
 
 constexpr char kWhyExchange[] =
-    "compressed weights or several shards (ServerOptions)";
-
-// What is known of each tensor: what a worker told, or what the names tell.
-std::vector<TensorInfo> InfoOrNames(
-    const NamedTensors& weights,
-    const std::shared_ptr<const std::vector<TensorInfo>>& info) {
-  return InfoOf({.tensors = weights, .info = info});
-}
+    "compressed weights, weights in pieces, or several shards "
+    "(ServerOptions)";
 
 // Weights as they are sent to workers.
 struct Outgoing {
@@ -70,14 +64,21 @@ absl::Status CheckHandles(const std::vector<AnyActorHandle>& workers) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
-                                           const StrategyOptions& options) {
+std::unique_ptr<SyncStrategy> MakeStrategy(
+    const std::string& name, const StrategyOptions& options,
+    const ServerOptions& server_options) {
   absl::StatusOr<std::unique_ptr<SyncStrategy>> strategy =
       StrategyRegistry::Get().Create(name, options);
-  if (!strategy.ok()) {
-    throw std::invalid_argument(std::string(strategy.status().message()));
-  }
-  return *std::move(strategy);
+  absl::Status made = strategy.status();
+  made.Update(Validate(server_options));
+  if (made.ok()) made = CheckPieces(name, **strategy, server_options);
+  if (!made.ok()) throw std::invalid_argument(std::string(made.message()));
+  if (server_options.piece_bytes == 0) return *std::move(strategy);
+  return std::make_unique<PiecewiseStrategy>(
+      [name, options] {
+        return *StrategyRegistry::Get().Create(name, options);
+      },
+      server_options.piece_bytes);
 }
 
 }  // namespace
@@ -85,15 +86,13 @@ std::unique_ptr<SyncStrategy> MakeStrategy(const std::string& name,
 ParameterServer::ParameterServer(const std::string& strategy,
                                  const StrategyOptions& options,
                                  ServerOptions server_options, ShardRole role)
-    : strategy_(MakeStrategy(strategy, options)),
+    : strategy_(MakeStrategy(strategy, options, server_options)),
+      pieces_(dynamic_cast<PiecewiseStrategy*>(strategy_.get())),
       options_(std::move(server_options)),
       role_(std::move(role)) {
   stats_.strategy = options.values().empty()
                         ? strategy
                         : absl::StrCat(strategy, " (", options.ToString(), ")");
-  if (const absl::Status valid = Validate(options_); !valid.ok()) {
-    throw std::invalid_argument(std::string(valid.message()));
-  }
   if (strategy_->TakesGradients()) {
     gradients_ = std::make_unique<GradientServer>(
         dynamic_cast<GradientStrategy*>(strategy_.get()), stats_.strategy,
@@ -117,97 +116,6 @@ absl::Status ParameterServer::CheckWorkers(
   return view_.has_value() || sharded_ != nullptr
              ? CheckExchange(workers, kWhyExchange)
              : absl::OkStatus();
-}
-
-void ParameterServer::Restore() {
-  const ActorContext* const context = ActorContext::Current();
-  if (context != nullptr) stats_.num_restarts = context->num_restarts();
-  if (gradients_ != nullptr) {
-    const absl::Status restored = gradients_->Restore(stats_.num_restarts);
-    if (!restored.ok()) throw std::runtime_error(restored.ToString());
-    last_sync_ = gradients_->last_sync();
-    stats_.num_syncs = gradients_->num_syncs();
-    return;
-  }
-  CheckFolderIsOfThisCut();
-  if (IsShard()) {
-    const auto prepared = LoadServerState(PreparedFolder(options_.state_dir));
-    if (!prepared.ok()) throw std::runtime_error(prepared.status().ToString());
-    prepared_ = prepared->has_value() ? (*prepared)->view_id : "";
-  }
-  absl::StatusOr<std::optional<ServerState>> found = LoadOwnServerState(
-      options_.state_dir, stats_.strategy, stats_.num_restarts);
-  if (!found.ok()) throw std::runtime_error(found.status().ToString());
-  if (!found->has_value()) {
-    // So that the next process knows that this is the place.
-    if (const absl::Status saved = Save(); !saved.ok()) {
-      throw std::runtime_error(saved.ToString());
-    }
-    return;
-  }
-  ServerState& state = **found;
-  worker_weights_ = std::move(state.worker_weights);
-  stats_.version = state.version;
-  stats_.num_syncs = state.num_syncs;
-  last_sync_ = std::move(state.last_sync);
-  if (state.weights.value.empty()) return;
-  if (IsShard()) {
-    view_->set_places(state.places);
-    if (state.knows_buffers) buffer_names_ = std::move(state.buffer_names);
-    UpdateInfo(state.weights.value, state.places);
-  } else if (state.knows_buffers) {
-    const absl::Status known =
-        SetBufferNames(state.weights.value, std::move(state.buffer_names));
-    if (!known.ok()) throw std::runtime_error(known.ToString());
-  }
-  Adopt(std::move(state.weights.value));
-  if (view_.has_value()) {
-    const bool is_own = state.view.value.empty();
-    view_->Restore(is_own ? weights_ : std::move(state.view.value),
-                   InfoOrNames(weights_, info_), std::move(state.contributors),
-                   state.view_id.empty() ? NewId("weights") : state.view_id);
-  }
-  const absl::Status restored =
-      RestoreStrategy(*strategy_,
-                      {.tensors = std::move(state.strategy_tensors.value),
-                       .scalars = std::move(state.strategy_scalars)},
-                      weights_);
-  if (!restored.ok()) {
-    throw std::runtime_error(absl::StrCat("the state in ", options_.state_dir,
-                                          ": ", restored.message()));
-  }
-  LOG(INFO) << "goes on with version " << stats_.version << " of "
-            << options_.state_dir;
-}
-
-absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
-
-absl::Status ParameterServer::SaveTo(const std::string& folder) {
-  ServerState state{
-      .strategy = stats_.strategy,
-      .version = stats_.version,
-      .num_syncs = stats_.num_syncs,
-      .last_sync = last_sync_,
-      .weights = {weights_},
-      .buffer_names = buffer_names_.value_or(std::vector<std::string>()),
-      .knows_buffers = buffer_names_.has_value(),
-      .worker_weights = worker_weights_};
-  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
-  state.strategy_tensors = {std::move(strategy.tensors)};
-  state.strategy_scalars = std::move(strategy.scalars);
-  if (view_.has_value()) {
-    state.view_id = view_->id();
-    state.contributors = view_->contributors();
-    state.places = view_->places();
-    if (options_.to_workers.method != Compression::kNone) {
-      state.view = {view_->tensors()};
-    }
-  }
-  MR_RETURN_IF_ERROR(Annotate(SaveServerState(folder, state),
-                              "save the parameter server's state"));
-  unsaved_ = 0;
-  ++stats_.num_saves;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
@@ -253,6 +161,9 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   }
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
   if (sharded_ != nullptr) return sharded_->Sync(workers, sync_id);
+  MR_ASSIGN_OR_RETURN(const std::optional<SyncResult> in_pieces,
+                      SyncInPieces(workers, sync_id));
+  if (in_pieces.has_value()) return *in_pieces;
 
   absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(PulledWeights pulled,
@@ -312,37 +223,44 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   return result;
 }
 
-absl::StatusOr<PulledWeights> ParameterServer::Pull(
-    const std::vector<AnyActorHandle>& workers, Pulled what) {
-  if (gradients_ != nullptr) FollowGradients();
-  const bool gradients = what == Pulled::kGradients;
-  // Nobody has weights of no id.
-  const WeightView no_view(
-      WeightView::Options{.part = role_.shard, .num_parts = role_.num_shards});
-  PullRequest request{
+absl::Time ParameterServer::Deadline() const {
+  return options_.sync_timeout_seconds > 0
+             ? absl::Now() + absl::Seconds(options_.sync_timeout_seconds)
+             : absl::InfiniteFuture();
+}
+
+PullRequest ParameterServer::RequestOf(
+    const std::vector<AnyActorHandle>& workers, Pulled what) const {
+  return {
       .workers = workers,
       .wants_samples = strategy_->UsesWorkerWeights(),
-      .wants_buffers = !gradients && !buffer_names_.has_value(),
+      .wants_buffers = what != Pulled::kGradients && !buffer_names_.has_value(),
       .check_finite = options_.non_finite == NonFinitePolicy::kDropWorker ||
                       (options_.non_finite == NonFinitePolicy::kRefuse &&
                        !strategy_->PassesOnNonFinite()),
       .drop_non_finite = options_.non_finite == NonFinitePolicy::kDropWorker,
       .min_workers = options_.min_workers,
+      .deadline = Deadline(),
       .layout = layout_.has_value() ? &*layout_ : nullptr,
       .weights = &weights_};
+}
+
+absl::StatusOr<PulledWeights> ParameterServer::Pull(
+    const std::vector<AnyActorHandle>& workers, Pulled what) {
+  if (gradients_ != nullptr) FollowGradients();
+  // Nobody has weights of no id.
+  const WeightView no_view(
+      WeightView::Options{.part = role_.shard, .num_parts = role_.num_shards});
+  PullRequest request = RequestOf(workers, what);
   if (view_.has_value()) {
     request.view = what == Pulled::kWeightsInFull ? &no_view : &*view_;
   }
-  if (gradients) {
+  if (what == Pulled::kGradients) {
     MR_RETURN_IF_ERROR(gradients_->Pull().status());
     request.gradients = [model = gradients_->Snapshot()](
                             absl::string_view who, NamedTensors* tensors) {
       return GradientModel::CheckAndComplete(*model, who, tensors);
     };
-  }
-  if (options_.sync_timeout_seconds > 0) {
-    request.deadline =
-        absl::Now() + absl::Seconds(options_.sync_timeout_seconds);
   }
   MR_ASSIGN_OR_RETURN(PulledWeights pulled, PullWeightsOf(request));
   if (pulled.buffer_names.has_value()) {
@@ -391,6 +309,11 @@ void ParameterServer::SetWeightsInMean(
       contribution.weight = *contribution.num_samples;
     }
   }
+}
+
+std::vector<TensorInfo> ParameterServer::InfoOfModel(
+    const NamedTensors& weights) const {
+  return InfoOf({.tensors = weights, .info = info_});
 }
 
 absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
@@ -449,10 +372,7 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
     refs[i] = workers[i].CallByName<void>(method, outgoing_to(i).encoded);
     calls[i] = refs[i].state();
   }
-  const absl::Time deadline =
-      options_.sync_timeout_seconds > 0
-          ? start + absl::Seconds(options_.sync_timeout_seconds)
-          : absl::InfiniteFuture();
+  const absl::Time deadline = Deadline();
   const int64_t uncompressed = TotalBytes(weights_);
   // All are waited for, so that a caller who goes on despite an error meets
   // workers that are done with the push.
@@ -472,6 +392,13 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
       },
       deadline));
   stats_.seconds_push += SecondsSince(start);
+  return Judge(workers, awaited, pushed, std::move(refs));
+}
+
+absl::Status ParameterServer::Judge(const std::vector<AnyActorHandle>& workers,
+                                    const std::vector<bool>& awaited,
+                                    const std::vector<absl::Status>& pushed,
+                                    std::vector<ObjectRef<void>> calls) {
   absl::Status first_error;
   int64_t good = 0;
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -485,7 +412,7 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
     if (options_.min_workers == 0) continue;
     Warn(error);
     if (absl::IsDeadlineExceeded(pushed[i])) {
-      late_pushes_[workers[i].actor_id()] = std::move(refs[i]);
+      late_pushes_[workers[i].actor_id()] = std::move(calls[i]);
     }
   }
   if (options_.min_workers > 0 && good >= options_.min_workers) {
@@ -499,7 +426,7 @@ absl::Status ParameterServer::Replace(NamedTensors weights,
                                       std::vector<int64_t> contributors,
                                       const std::string& id) {
   if (view_.has_value()) {
-    const std::vector<TensorInfo> info = InfoOrNames(weights, info_);
+    const std::vector<TensorInfo> info = InfoOfModel(weights);
     const std::string new_id = id.empty() ? NewId("weights") : id;
     if (contributors.empty()) {
       view_->Replace(weights, info, new_id);
@@ -646,6 +573,7 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
   MR_RETURN_IF_ERROR(Validate(server_options));
   MR_RETURN_IF_ERROR(
       CheckGradientOptions(strategy, made->TakesGradients(), server_options));
+  MR_RETURN_IF_ERROR(CheckPieces(strategy, *made, server_options));
   ActorOptions actor = actor_options;
   if (!server_options.state_dir.empty() && actor.max_restarts == 0) {
     actor.max_restarts = -1;

@@ -19,8 +19,8 @@
 // called or the synchronisation has failed. SetWeights may take a ReadOnly,
 // too.
 //
-// Where weights travel compressed or to several shards (ServerOptions), the
-// server calls
+// Where weights travel compressed, in pieces or to several shards
+// (ServerOptions), the server calls
 //   ReadOnly<WeightMessage> SendWeights(WeightRequest request);
 //   void ReceiveWeights(ReadOnly<WeightMessage> message);
 // instead, which a WeightExchange answers (weight_exchange.h).
@@ -72,6 +72,8 @@
 #include "runtime/tensor/tensor_codec.h"
 
 namespace miniray::ps {
+
+class PiecewiseStrategy;
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -222,12 +224,21 @@ class ParameterServer {
   // left out.
   absl::StatusOr<PulledWeights> Pull(const std::vector<AnyActorHandle>& workers,
                                      Pulled what);
+  PullRequest RequestOf(const std::vector<AnyActorHandle>& workers,
+                        Pulled what) const;
   void SetWeightsInMean(std::vector<Contribution>* contributions) const;
+  // What is known of each tensor: what a worker told, or what the names tell.
+  std::vector<TensorInfo> InfoOfModel(const NamedTensors& weights) const;
   absl::StatusOr<NamedTensors> Aggregate(
       const std::vector<Contribution>& contributions,
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<SyncResult> Sync(const std::vector<AnyActorHandle>& workers,
                                   const std::string& sync_id);
+  // The same in pieces (piece_bytes); none if it has to be done with the whole
+  // model at once: then nothing has changed. piecewise_sync.cc has it.
+  absl::StatusOr<std::optional<SyncResult>> SyncInPieces(
+      const std::vector<AnyActorHandle>& workers, const std::string& sync_id);
+  class PiecewiseAttempt;
   // FAILED_PRECONDITION unless the strategy takes gradients, or weights.
   absl::Status CheckTakes(bool gradients) const;
   // Makes weights_, layout_ and the version those of gradients_.
@@ -237,6 +248,13 @@ class ParameterServer {
   absl::Status Push(const std::vector<AnyActorHandle>& workers,
                     const std::vector<LeftOut>& left_out = {},
                     const std::vector<bool>& holds_view = {});
+  // What came of a push. pushed: for each worker, but for those that were not
+  // awaited; calls: those that are late may go on.
+  absl::Status Judge(const std::vector<AnyActorHandle>& workers,
+                     const std::vector<bool>& awaited,
+                     const std::vector<absl::Status>& pushed,
+                     std::vector<ObjectRef<void>> calls);
+  absl::Time Deadline() const;  // Of a pull or push that begins now.
   // They are the server's from now on; saved as the options say.
   // contributors: as of WeightMessage.
   // id: of the weights, for a WeightView; empty: a new one.
@@ -279,6 +297,7 @@ class ParameterServer {
   void CheckFolderIsOfThisCut() const;
 
   const std::unique_ptr<SyncStrategy> strategy_;
+  PiecewiseStrategy* const pieces_;  // strategy_ if it is one; else null.
   const ServerOptions options_;
   const ShardRole role_;
   std::unique_ptr<ShardedServer> sharded_;  // In front of shards; else null.

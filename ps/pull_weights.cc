@@ -50,9 +50,16 @@ class Pull {
 
   absl::StatusOr<PulledWeights> Run() {
     Ask();
-    MR_RETURN_IF_ERROR(AwaitCalls(
+    const absl::Status awaited = AwaitCalls(
         calls_, request_.workers, "pull of weights", kReminderPeriod,
-        [this](size_t i) { return Take(i); }, request_.deadline));
+        [this](size_t i) { return Take(i); }, request_.deadline, request_.stop);
+    if (absl::IsCancelled(awaited)) {
+      for (const Answer& answer : answers_) {
+        Cancel(answer.weights_call);
+        Cancel(answer.message_call);
+      }
+    }
+    MR_RETURN_IF_ERROR(awaited);
     MR_RETURN_IF_ERROR(LeaveOutLate());
     MR_RETURN_IF_ERROR(CheckLayouts());
     return Result();

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct PullRequest {
   // has these weights.
   const WeightView* view = nullptr;
   const NamedTensors* weights = nullptr;
+  // Not null: once it is done, the pull ends with CANCELLED.
+  std::shared_ptr<miniray::internal::CallState> stop;
 };
 
 // A worker without a contribution.

@@ -11,12 +11,16 @@ namespace {
 
 constexpr int64_t kMaxShards = 1024;
 
+bool Compresses(const ServerOptions& options) {
+  return options.from_workers.method != Compression::kNone ||
+         options.to_workers.method != Compression::kNone;
+}
+
 }  // namespace
 
 bool NeedsExchange(const ServerOptions& options) {
-  return options.num_shards > 1 ||
-         options.from_workers.method != Compression::kNone ||
-         options.to_workers.method != Compression::kNone;
+  return options.num_shards > 1 || options.piece_bytes > 0 ||
+         Compresses(options);
 }
 
 bool StepsInRounds(const ServerOptions& options) {
@@ -104,6 +108,18 @@ absl::Status Validate(const ServerOptions& options) {
         "several shards that save at times of their own would come back with "
         "weights of different times: save_every must be 1 with num_shards "
         "above 1");
+  }
+  if (options.piece_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("piece_bytes = ", options.piece_bytes,
+                     ": must be 0 (the whole model at once) or more"));
+  }
+  if (options.piece_bytes > 0 &&
+      (options.num_shards > 1 || Compresses(options))) {
+    return absl::InvalidArgumentError(
+        "piece_bytes, the model in pieces, is not for several shards or "
+        "compressed weights: leave it, or num_shards, from_workers and "
+        "to_workers, at the default");
   }
   MR_RETURN_IF_ERROR(Validate(options.from_workers, "from_workers"));
   MR_RETURN_IF_ERROR(Validate(options.to_workers, "to_workers"));

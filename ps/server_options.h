@@ -65,6 +65,14 @@ struct ServerOptions {
   // Workers need the same two methods.
   int64_t num_shards = 1;
 
+  // The model travels in pieces of about so many bytes, and the first are
+  // pushed while the last are still pulled: over a network that carries both
+  // directions at once, a synchronisation takes half the time. 0: the model
+  // travels at once. A few megabytes are a good size; there are at most 1024
+  // pieces. Workers need the same two methods. Not with strategies for whole
+  // models (WholeModelStrategy), compression or several shards.
+  int64_t piece_bytes = 0;
+
   // --- Only for strategies that take gradients, and workers that push them.
 
   SyncMode mode = SyncMode::kSynchronous;
@@ -84,7 +92,7 @@ struct ServerOptions {
 
 MINIRAY_STRUCT(ServerOptions, non_finite, min_workers, sync_timeout_seconds,
                state_dir, save_every, from_workers, to_workers, num_shards,
-               mode, num_workers, max_staleness, staleness_policy);
+               piece_bytes, mode, num_workers, max_staleness, staleness_policy);
 
 // Whether workers need SendWeights and ReceiveWeights for it.
 bool NeedsExchange(const ServerOptions& options);

@@ -19,15 +19,21 @@ struct SyncResult {
   int64_t num_refused = 0;  // Workers left out by NonFinitePolicy.
   int64_t num_lost = 0;     // Left out since they failed, died or were late.
   bool repeated = false;    // By SyncOnce: only the push was done again.
+  // In so many the model travelled; 0: all at once
+  // (ServerOptions::piece_bytes).
+  int64_t num_pieces = 0;
   int64_t bytes = 0;        // Of tensors, pulled and pushed, as they travelled.
   int64_t bytes_saved = 0;  // By compression.
+  // What the server waited for, so that the sum is the time of all. In pieces,
+  // pulls and pushes go on while it aggregates: seconds_pull is the wait for
+  // pieces, and seconds_push what the pushes took when all had come.
   double seconds_pull = 0;  // The checks included: they overlap.
   double seconds_aggregate = 0;
   double seconds_push = 0;
 };
 MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
-               repeated, bytes, bytes_saved, seconds_pull, seconds_aggregate,
-               seconds_push);
+               repeated, num_pieces, bytes, bytes_saved, seconds_pull,
+               seconds_aggregate, seconds_push);
 
 // The server's life so far.
 struct SyncStats {

@@ -140,10 +140,10 @@ absl::Status WeightExchange::Receive(
     }
     next = incomplete_.insert(incomplete_.end(), Incomplete{.id = message.id});
   }
+  // The server repeats in another cut what it began to send.
   if (!next->parts.empty() &&
       next->parts.begin()->second.num_parts != message.num_parts) {
-    return absl::InvalidArgumentError(
-        "parts of the same weights are of different cuts");
+    next->parts.clear();
   }
   next->parts[message.part] = std::move(part);
   if (static_cast<int64_t>(next->parts.size()) < message.num_parts) {

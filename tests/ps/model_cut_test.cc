@@ -102,6 +102,7 @@ TEST(CutModelTest, TooManyPartsAreAnError) {
     EXPECT_THAT(std::string(CutModel(model, parts).status().message()),
                 HasSubstr("use num_shards from 1 to 3"));
   }
+  EXPECT_EQ(MaxParts(model), 3);
 }
 
 // For sizes that do not divide, of several element types.
@@ -137,6 +138,17 @@ TEST(CutModelTest, PartsAreOfAboutTheSameSizeAndJoinToTheModel) {
       }
       const auto joined = Join(messages);
       ASSERT_TRUE(joined.ok()) << joined.status();
+      NamedTensors copied;
+      for (const auto& [name, tensor] : model) {
+        copied.emplace_back(name, at::empty(tensor.sizes(), tensor.options()));
+      }
+      const auto parts = CutModel(model, num_parts);
+      for (size_t part = 0; part < parts->size(); ++part) {
+        CopyPart(messages[part].tensors, (*parts)[part], &copied);
+      }
+      for (size_t i = 0; i < model.size(); ++i) {
+        ASSERT_TRUE(SameBits(copied[i].second, model[i].second));
+      }
       ASSERT_EQ(joined->size(), model.size());
       for (size_t i = 0; i < model.size(); ++i) {
         EXPECT_EQ((*joined)[i].first, model[i].first);

@@ -35,6 +35,18 @@ TEST(ServerOptionsTest, NumbersHaveRanges) {
   EXPECT_TRUE(Validate({.mode = kAsync, .num_workers = 5000}).ok());
 }
 
+TEST(ServerOptionsTest, PiecesAreForOneServerAndWeightsAsTheyAre) {
+  EXPECT_TRUE(Validate({.piece_bytes = 1}).ok());
+  EXPECT_TRUE(NeedsExchange({.piece_bytes = 1}));
+  EXPECT_FALSE(NeedsExchange({}));
+  EXPECT_THAT(Error({.piece_bytes = -1}), HasSubstr("piece_bytes = -1"));
+  EXPECT_THAT(Error({.num_shards = 2, .piece_bytes = 1}),
+              HasSubstr("several shards"));
+  EXPECT_THAT(
+      Error({.from_workers = {.method = Compression::kFp16}, .piece_bytes = 1}),
+      HasSubstr("compressed weights"));
+}
+
 TEST(ServerOptionsTest, NoStalenessIsARound) {
   EXPECT_TRUE(StepsInRounds({}));
   EXPECT_TRUE(

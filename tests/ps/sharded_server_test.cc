@@ -1,19 +1,18 @@
 // Parameter servers of several shards, with real processes.
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "ATen/ops/arange.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
 #include "ps/strategy_registry.h"
+#include "tests/ps/exchange_test.h"
 #include "tests/ps/exchange_worker.h"
 #include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
@@ -28,103 +27,14 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kShards = 3;
 
-// 33,633 + 4,097 + 7 floats and a counter: about three parts of 12,579 floats,
-// so the first tensor is cut twice.
-NamedTensors Model(double phase) {
-  const auto wave = [phase](int64_t size) {
-    return at::arange(size).mul(0.37).add(phase).sin().to(at::kFloat);
-  };
-  return {{"fc.weight", wave(101 * 333).view({101, 333})},
-          {"bn.running_var", wave(4097).abs()},
-          {"bias", wave(7)},
-          {"count", Ints({static_cast<int64_t>(phase)})}};
-}
-
-class ShardedServerTest : public ::testing::Test {
+class ShardedServerTest : public ExchangeTest<Worker> {
  protected:
-  void StartWorkers(int count) {
-    for (int i = 0; i < count; ++i) {
-      auto worker =
-          cluster_.CreateActor<Worker>({.resources = {.cpu = 0}}, Model(i));
-      ASSERT_TRUE(worker.ok()) << worker.status();
-      workers_.push_back(*worker);
-      handles_.push_back(*worker);
-    }
-  }
-
-  void ResetWorkers() {
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      const absl::Status set =
-          workers_[i]
-              .Call<&Worker::SetWeights>(Model(static_cast<double>(i)))
-              .Get();
-      ASSERT_TRUE(set.ok()) << set;
-    }
-  }
-
-  ActorHandle<ParameterServer> StartServer(
-      const ServerOptions& options, const std::string& strategy = "average",
-      const StrategyOptions& strategy_options = {}) {
-    auto server =
-        CreateParameterServer(cluster_, strategy, strategy_options, options);
-    EXPECT_TRUE(server.ok()) << server.status();
-    return *server;
-  }
-
-  void Train(int step) {
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      NamedTensors update = Model(static_cast<double>(i) + 10.0 * step);
-      for (auto& [name, tensor] : update) {
-        if (tensor.scalar_type() == at::kFloat) tensor.mul_(0.01);
-      }
-      const absl::Status trained = workers_[i].Call<&Worker::Add>(update).Get();
-      ASSERT_TRUE(trained.ok()) << trained;
-    }
-  }
-
-  absl::StatusOr<SyncResult> Sync(const ActorHandle<ParameterServer>& server) {
-    return server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
-  }
-
-  NamedTensors WeightsOf(size_t worker) {
-    auto weights = workers_[worker].Call<&Worker::GetWeights>().Get();
-    EXPECT_TRUE(weights.ok()) << weights.status();
-    return *std::move(weights);
-  }
-
-  static void ExpectSame(const NamedTensors& a, const NamedTensors& b) {
-    ASSERT_EQ(a.size(), b.size());
-    for (size_t i = 0; i < a.size(); ++i) {
-      EXPECT_EQ(a[i].first, b[i].first);
-      EXPECT_TRUE(SameBits(a[i].second, b[i].second)) << a[i].first;
-    }
-  }
-
-  void ExpectAllTheSame() {
-    const NamedTensors first = WeightsOf(0);
-    for (size_t i = 1; i < workers_.size(); ++i) {
-      ExpectSame(WeightsOf(i), first);
-    }
-  }
-
   static std::vector<AnyActorHandle> ShardsOf(
       const ActorHandle<ParameterServer>& server) {
     auto shards = server.Call<&ParameterServer::GetShards>().Get();
     EXPECT_TRUE(shards.ok()) << shards.status();
     return *std::move(shards);
   }
-
-  static std::string Folder(absl::string_view name) {
-    const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
-    std::filesystem::remove_all(folder);
-    return folder;
-  }
-
-  TestCluster nodes_{{.node_cpus = {64, 64},
-                      .head = {.max_restart_delay = absl::Milliseconds(100)}}};
-  Cluster cluster_ = nodes_.Connect();
-  std::vector<ActorHandle<Worker>> workers_;
-  std::vector<AnyActorHandle> handles_;
 };
 
 TEST_F(ShardedServerTest, EveryStrategyHasTheBitsOfOneShard) {
@@ -200,8 +110,7 @@ TEST_F(ShardedServerTest, ItIsOneServerToItsUser) {
   const auto result = Sync(server);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->version, 1);
-  constexpr int64_t kBytes = 4 * (33'633 + 4'097 + 7) + 8;
-  EXPECT_EQ(result->bytes, 2 * 2 * kBytes);
+  EXPECT_EQ(result->bytes, 2 * 2 * kModelBytes);
   const NamedTensors model = WeightsOf(0);
   EXPECT_EQ(model[0].second.sizes(), at::IntArrayRef({101, 333}));
   EXPECT_NEAR(Values(model[2].second)[0],
@@ -212,7 +121,7 @@ TEST_F(ShardedServerTest, ItIsOneServerToItsUser) {
   EXPECT_EQ(stats->num_syncs, 1);
   EXPECT_EQ(stats->num_tensors, 4);
   EXPECT_EQ(stats->contributions_accepted, 2);
-  EXPECT_EQ(stats->bytes_pulled, 2 * kBytes);
+  EXPECT_EQ(stats->bytes_pulled, 2 * kModelBytes);
   // From a checkpoint.
   EXPECT_EQ(*server.Call<&ParameterServer::PushWeights>(Model(9)).Get(), 2);
   ASSERT_TRUE(
@@ -405,9 +314,7 @@ class ShardedSurvivalTest : public ShardedServerTest,
     ExpectAllTheSame();
     NamedTensors weights = WeightsOf(0);
     EXPECT_TRUE(StopParameterServer(server).ok());
-    for (const auto& worker : workers_) EXPECT_TRUE(worker.Kill().ok());
-    workers_.clear();
-    handles_.clear();
+    EndWorkers();
     return weights;
   }
 };

@@ -202,6 +202,37 @@ TEST(WeightExchangeTest, WhatComesTwiceIsTakenTwice) {
   EXPECT_TRUE(SameBits(models[0][0].second, after));
 }
 
+// A server that was killed between two parts sends all of it when it is back.
+TEST(WeightExchangeTest, WhatBeganInPartsMayComeAsAWhole) {
+  WeightExchange worker;
+  int sets = 0;
+  at::Tensor last;
+  const auto receive = [&](WeightMessage message) {
+    message.id = "next";
+    return worker.Receive(message, [&](const NamedTensors& weights) {
+      ++sets;
+      last = weights[0].second.clone();
+      return absl::OkStatus();
+    });
+  };
+  const at::Tensor w = at::arange(8192).to(at::kFloat);
+  const auto part = [&](int64_t index) {
+    return WeightMessage{
+        .part = index,
+        .num_parts = 2,
+        .tensors = {{"w", w.slice(0, 4096 * index, 4096 * (index + 1))}},
+        .parts = {{.begin = 4096 * index, .shape = {8192}}}};
+  };
+  ASSERT_TRUE(receive(part(0)).ok());
+  EXPECT_EQ(sets, 0);
+  ASSERT_TRUE(receive({.tensors = {{"w", w}}}).ok());
+  EXPECT_EQ(sets, 1);
+  EXPECT_TRUE(SameBits(last, w));
+  // The rest, if it comes late, makes no model.
+  ASSERT_TRUE(receive(part(1)).ok());
+  EXPECT_EQ(sets, 1);
+}
+
 TEST(WeightExchangeTest, BuffersAndOtherTypesTravelAsTheyAre) {
   Exchange exchange(2, kInt8, kInt8);
   std::vector<NamedTensors> models;
