@@ -11,26 +11,43 @@ namespace miniray::bench {
 
 absl::StatusOr<std::unique_ptr<SyncTeam>> SyncTeam::Start(
     const Cluster& cluster, int size, int64_t bytes) {
+  return Start(cluster,
+               {.bytes = bytes,
+                .workers = std::vector<ActorOptions>(static_cast<size_t>(size)),
+                .servers = {{}}});
+}
+
+absl::StatusOr<std::unique_ptr<SyncTeam>> SyncTeam::Start(
+    const Cluster& cluster, const Options& options) {
   auto team = absl::WrapUnique(new SyncTeam);
-  MR_ASSIGN_OR_RETURN(team->server_, ps::CreateParameterServer(cluster));
-  for (int i = 0; i < size; ++i) {
+  for (const ps::ServerOptions& server : options.servers) {
+    MR_ASSIGN_OR_RETURN(
+        ActorHandle<ps::ParameterServer> handle,
+        ps::CreateParameterServer(cluster, "average", {}, server,
+                                  options.server_actor));
+    team->servers_.push_back(std::move(handle));
+  }
+  for (const ActorOptions& actor : options.workers) {
     MR_ASSIGN_OR_RETURN(ActorHandle<SyncWorker> worker,
-                        cluster.CreateActor<SyncWorker>({}, bytes));
+                        cluster.CreateActor<SyncWorker>(actor, options.bytes));
     team->handles_.push_back(worker);
     team->workers_.push_back(std::move(worker));
   }
-  MR_RETURN_IF_ERROR(team->server_.WaitReady());
+  for (const auto& server : team->servers_) {
+    MR_RETURN_IF_ERROR(server.WaitReady());
+  }
   MR_RETURN_IF_ERROR(team->Fill());
   return team;
 }
 
-absl::StatusOr<double> SyncTeam::Sync() {
+absl::StatusOr<double> SyncTeam::Sync(size_t server) {
   const absl::Time start = absl::Now();
-  MR_RETURN_IF_ERROR(
-      server_.Call<&ps::ParameterServer::SyncFromWorkers>(handles_)
-          .Get()
-          .status());
+  MR_ASSIGN_OR_RETURN(const ps::SyncResult result,
+                      servers_[server]
+                          .Call<&ps::ParameterServer::SyncFromWorkers>(handles_)
+                          .Get());
   const double seconds = SecondsSince(start);
+  num_pieces_ = result.num_pieces;
   std::vector<ObjectRef<void>> checks;
   for (const auto& worker : workers_) {
     checks.push_back(worker.Call<&SyncWorker::Check>(Size(), round_));

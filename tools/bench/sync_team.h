@@ -1,8 +1,9 @@
-// A parameter server and its workers, for benchmarks of synchronisations.
+// Parameter servers and their workers, for benchmarks of synchronisations.
 
 #ifndef MINIRAY_TOOLS_BENCH_SYNC_TEAM_H_
 #define MINIRAY_TOOLS_BENCH_SYNC_TEAM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,15 +19,28 @@ namespace miniray::bench {
 // Not thread-safe.
 class SyncTeam {
  public:
+  struct Options {
+    int64_t bytes = 0;                       // Of each worker's module.
+    std::vector<ActorOptions> workers;       // One for each.
+    std::vector<ps::ServerOptions> servers;  // One for each.
+    ActorOptions server_actor = {.resources = {.cpu = 0}};
+  };
+  static absl::StatusOr<std::unique_ptr<SyncTeam>> Start(
+      const Cluster& cluster, const Options& options);
+
   // `size` workers, each with a module of `bytes`; the server has its default
   // options.
   static absl::StatusOr<std::unique_ptr<SyncTeam>> Start(const Cluster& cluster,
                                                          int size,
                                                          int64_t bytes);
 
-  // Seconds of one synchronisation, until the modules of all workers hold the
-  // mean. Checks that they do, and gives the workers new weights for the next.
-  absl::StatusOr<double> Sync();
+  // Seconds of one synchronisation with that server, until the modules of all
+  // workers hold the mean. Checks that they do, and gives the workers new
+  // weights for the next.
+  absl::StatusOr<double> Sync(size_t server = 0);
+
+  // Of the last synchronisation; see ps::SyncResult.
+  int64_t num_pieces() const { return num_pieces_; }
 
  private:
   SyncTeam() = default;
@@ -35,7 +49,8 @@ class SyncTeam {
   absl::Status Fill();
 
   int round_ = 0;
-  ActorHandle<ps::ParameterServer> server_;
+  int64_t num_pieces_ = 0;
+  std::vector<ActorHandle<ps::ParameterServer>> servers_;
   std::vector<ActorHandle<SyncWorker>> workers_;
   std::vector<AnyActorHandle> handles_;
 };

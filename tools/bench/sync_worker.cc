@@ -58,6 +58,18 @@ absl::Status SyncWorker::SetWeights(const ReadOnly<NamedTensors>& weights) {
   return train::LoadStateDict(*model_, weights.value);
 }
 
+absl::StatusOr<ReadOnly<ps::WeightMessage>> SyncWorker::SendWeights(
+    const ps::WeightRequest& request) {
+  return exchange_.Send(request, LendWeights().value);
+}
+
+absl::Status SyncWorker::ReceiveWeights(
+    const ReadOnly<ps::WeightMessage>& message) {
+  return exchange_.Receive(message.value, [this](const NamedTensors& weights) {
+    return train::LoadStateDict(*model_, weights);
+  });
+}
+
 void SyncWorker::Fill(int worker, int round) {
   model_->ForEach([&](float* data, int64_t size) {
     for (int64_t i = 0; i < size; ++i) {

@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 
@@ -23,6 +25,10 @@ class SyncWorker {
   NamedTensors GetWeights();
   ReadOnly<NamedTensors> LendWeights();
   absl::Status SetWeights(const ReadOnly<NamedTensors>& weights);
+  // For weights in pieces.
+  absl::StatusOr<ReadOnly<ps::WeightMessage>> SendWeights(
+      const ps::WeightRequest& request);
+  absl::Status ReceiveWeights(const ReadOnly<ps::WeightMessage>& message);
 
   // Gives the parameters new values, of this worker and round.
   void Fill(int worker, int round);
@@ -33,9 +39,11 @@ class SyncWorker {
  private:
   struct Model;
   const std::unique_ptr<Model> model_;
+  ps::WeightExchange exchange_;
 };
 MINIRAY_ACTOR(SyncWorker, Constructor<int64_t>, &SyncWorker::GetWeights,
               &SyncWorker::LendWeights, &SyncWorker::SetWeights,
+              &SyncWorker::SendWeights, &SyncWorker::ReceiveWeights,
               &SyncWorker::Fill, &SyncWorker::Check);
 
 }  // namespace miniray::bench
