@@ -97,9 +97,9 @@ class ParameterServer {
   // needs, or weights that do not fit together or are not finite (with worker
   // and tensor). What the strategy returns. FAILED_PRECONDITION, a worker's
   // class lacks what ServerOptions ask of it. In all these cases no worker has
-  // received anything. When a push
-  // fails, the other workers have the new weights, and so has the server.
-  // RESOURCE_EXHAUSTED and others, the state cannot be saved (state_dir).
+  // new weights. When a push fails, the other workers have them, and so has the
+  // server. RESOURCE_EXHAUSTED and others, the state cannot be saved
+  // (state_dir).
   //
   // With ServerOptions::min_workers, workers that die, fail or are late are
   // left out and named in the warnings.
