@@ -10,6 +10,7 @@
 #include "runtime/base/status_macros.h"
 #include "torch/torch.h"
 #include "train/fedprox.h"
+#include "train/gradients.h"
 #include "train/state_dict.h"
 
 namespace miniray::ml {
@@ -84,17 +85,26 @@ Classifier::~Classifier() = default;
 
 absl::StatusOr<double> Classifier::TrainStep(const ImageBatch& batch,
                                              double lr) {
-  torch::optim::Optimizer& optimizer = *model_->optimizer;
-  optimizer.param_groups()[0].options().set_lr(lr);
-  optimizer.zero_grad();
-  torch::Tensor loss = torch::nn::functional::cross_entropy(
-      model_->Forward(batch.images), batch.labels);
-  loss.backward();
+  const double loss = ComputeGradients(batch);
   if (model_->uses_proximal) {
     MR_RETURN_IF_ERROR(model_->proximal.AddGradient(*model_));
   }
+  torch::optim::Optimizer& optimizer = *model_->optimizer;
+  optimizer.param_groups()[0].options().set_lr(lr);
   optimizer.step();
+  return loss;
+}
+
+double Classifier::ComputeGradients(const ImageBatch& batch) {
+  model_->zero_grad();
+  torch::Tensor loss = torch::nn::functional::cross_entropy(
+      model_->Forward(batch.images), batch.labels);
+  loss.backward();
   return loss.item<double>();
+}
+
+ReadOnly<NamedTensors> Classifier::Gradients() const {
+  return train::Gradients(*model_);
 }
 
 Evaluation Classifier::Evaluate(const ImageDataset& dataset) const {

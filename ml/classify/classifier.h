@@ -49,6 +49,12 @@ class Classifier {
   // Returns the mean cross-entropy before it.
   absl::StatusOr<double> TrainStep(const ImageBatch& batch, double lr);
 
+  // The first half of a step: returns the loss, and the gradients stay with the
+  // model until the next call.
+  double ComputeGradients(const ImageBatch& batch);
+  // They are valid until then; of FedProx there is nothing in them.
+  ReadOnly<NamedTensors> Gradients() const;
+
   Evaluation Evaluate(const ImageDataset& dataset) const;
 
   // "hidden.weight" and so on; copies.

@@ -17,6 +17,8 @@ const char* PartName(ConvergencePart part) {
   switch (part) {
     case ConvergencePart::kEveryStrategy:
       return "every strategy";
+    case ConvergencePart::kGradients:
+      return "gradients";
     case ConvergencePart::kRareSyncs:
       return "rare synchronisations";
     case ConvergencePart::kBrokenWorker:

@@ -16,6 +16,7 @@ namespace miniray::ml {
 // Groups of runs that are compared with each other.
 enum class ConvergencePart {
   kEveryStrategy,  // Frequent synchronisation.
+  kGradients,      // The server takes each step, with the mean gradient.
   kRareSyncs,      // AdamW on the workers, as DiLoCo has it.
   kBrokenWorker,   // Each strategy with sound workers, and with one broken.
 };

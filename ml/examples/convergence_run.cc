@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "ps/parameter_server.h"
 #include "runtime/base/status_macros.h"
@@ -52,11 +54,82 @@ class ConvergenceTrainer
   bool began_ = false;
 };
 
+// Accuracy and loss of these weights; of the first ones if there are none.
+absl::StatusOr<Evaluation> Evaluate(const ConvergenceRun& run,
+                                    const NamedTensors& weights,
+                                    const ImageDataset& test) {
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Classifier> classifier,
+      Classifier::Create(
+          {.inputs = test.channels() * test.height() * test.width(),
+           .hidden = run.worker.hidden,
+           .classes = test.num_classes()}));
+  if (!weights.empty()) MR_RETURN_IF_ERROR(classifier->SetWeights(weights));
+  return classifier->Evaluate(test);
+}
+
+// All steps of a run whose server takes gradients.
+absl::Status TakeSteps(
+    const ActorHandle<ps::ParameterServer>& server,
+    const std::vector<ActorHandle<ConvergenceWorker>>& workers, int64_t steps) {
+  const std::vector<AnyActorHandle> handles(workers.begin(), workers.end());
+  for (int64_t step = 0; step < steps; ++step) {
+    std::vector<ObjectRef<double>> losses;
+    for (const auto& worker : workers) {
+      losses.push_back(worker.Call<&ConvergenceWorker::ComputeGradients>(step));
+    }
+    MR_RETURN_IF_ERROR(GetAll(losses).status());
+    MR_RETURN_IF_ERROR(
+        server.Call<&ps::ParameterServer::SyncGradientsFromWorkers>(handles)
+            .Get()
+            .status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ConvergenceResult> RunWithGradients(const Cluster& cluster,
+                                                   const ConvergenceRun& run,
+                                                   const ImageDataset& test) {
+  std::vector<ActorHandle<ConvergenceWorker>> workers;
+  std::vector<ObjectRef<void>> loaded;
+  for (int i = 0; i < run.workers; ++i) {
+    MR_ASSIGN_OR_RETURN(
+        ActorHandle<ConvergenceWorker> worker,
+        cluster.CreateActor<ConvergenceWorker>({.num_threads = 1}, run.worker));
+    loaded.push_back(
+        worker.Call<&ConvergenceWorker::LoadDataShard>(i, run.workers));
+    workers.push_back(std::move(worker));
+  }
+  MR_ASSIGN_OR_RETURN(
+      const ActorHandle<ps::ParameterServer> server,
+      ps::CreateParameterServer(cluster, run.strategy, run.strategy_options));
+  const auto end_all = absl::MakeCleanup([&] {
+    for (const auto& worker : workers) worker.Kill().IgnoreError();
+    server.Kill().IgnoreError();
+  });
+  for (const auto& ref : loaded) MR_RETURN_IF_ERROR(ref.Get());
+  MR_RETURN_IF_ERROR(
+      server
+          .Call<&ps::ParameterServer::StartFromWorkers>(
+              std::vector<AnyActorHandle>(workers.begin(), workers.end()))
+          .Get()
+          .status());
+  ConvergenceResult result;
+  const absl::Time start = absl::Now();
+  result.status = TakeSteps(server, workers, run.worker.steps);
+  result.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  MR_ASSIGN_OR_RETURN(const NamedTensors weights,
+                      server.Call<&ps::ParameterServer::PullWeights>().Get());
+  MR_ASSIGN_OR_RETURN(result.evaluation, Evaluate(run, weights, test));
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<ConvergenceResult> RunOnWorkers(const Cluster& cluster,
                                                const ConvergenceRun& run,
                                                const ImageDataset& test) {
+  if (run.takes_gradients) return RunWithGradients(cluster, run, test);
   ps::ServerOptions server;
   // Strategies that stand broken workers get to see what those send.
   if (run.fault == Fault::kNan) server.non_finite = ps::NonFinitePolicy::kAllow;
@@ -76,16 +149,8 @@ absl::StatusOr<ConvergenceResult> RunOnWorkers(const Cluster& cluster,
   } else {
     return trained.status();
   }
-  MR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Classifier> classifier,
-      Classifier::Create(
-          {.inputs = test.channels() * test.height() * test.width(),
-           .hidden = run.worker.hidden,
-           .classes = test.num_classes()}));
-  if (!trainer.weights().empty()) {
-    MR_RETURN_IF_ERROR(classifier->SetWeights(trainer.weights()));
-  }
-  result.evaluation = classifier->Evaluate(test);
+  MR_ASSIGN_OR_RETURN(result.evaluation,
+                      Evaluate(run, trainer.weights(), test));
   return result;
 }
 

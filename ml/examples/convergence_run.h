@@ -18,10 +18,12 @@
 namespace miniray::ml {
 
 // A run on workers: actors that a parameter server synchronises after each
-// `worker.steps_per_epoch` steps.
+// `worker.steps_per_epoch` steps. Or, with a strategy that takes gradients, the
+// server takes each step, with the mean of the workers' gradients.
 struct ConvergenceRun {
   std::string strategy;
   ps::StrategyOptions strategy_options;
+  bool takes_gradients = false;  // The strategy.
   int workers = 4;
   ConvergenceWorkerOptions worker;
   // Of the last worker; the others are sound.

@@ -81,15 +81,9 @@ absl::Status ConvergenceWorker::LoadDataShard(int shard_id, int num_shards) {
 absl::StatusOr<train::Metrics> ConvergenceWorker::TrainEpoch(int epoch) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   const int64_t first = epoch * options_.steps_per_epoch;
-  std::optional<EpochBatches> batches;  // Of this pass over the shard.
   double loss = 0;
   for (int64_t step = first; step < first + options_.steps_per_epoch; ++step) {
-    const int64_t index = step % sampler_->num_batches();
-    if (!batches.has_value() || index == 0) {
-      batches = sampler_->Epoch(step / sampler_->num_batches());
-    }
-    MR_ASSIGN_OR_RETURN(const ImageBatch batch,
-                        GatherBatch(dataset_, (*batches)[index]));
+    MR_ASSIGN_OR_RETURN(const ImageBatch batch, BatchOf(step));
     const double left =
         1 - static_cast<double>(step) / static_cast<double>(options_.steps);
     MR_ASSIGN_OR_RETURN(const double step_loss,
@@ -100,6 +94,27 @@ absl::StatusOr<train::Metrics> ConvergenceWorker::TrainEpoch(int epoch) {
   return train::Metrics{{"loss", loss / steps},
                         {train::kSamplesMetric,
                          steps * static_cast<double>(sampler_->batch_size())}};
+}
+
+absl::StatusOr<ImageBatch> ConvergenceWorker::BatchOf(int64_t step) {
+  const int64_t pass = step / sampler_->num_batches();
+  if (!batches_.has_value() || pass != pass_) {
+    batches_ = sampler_->Epoch(pass);
+    pass_ = pass;
+  }
+  return GatherBatch(dataset_, (*batches_)[step % sampler_->num_batches()]);
+}
+
+absl::StatusOr<double> ConvergenceWorker::ComputeGradients(int64_t step) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  MR_ASSIGN_OR_RETURN(const ImageBatch batch, BatchOf(step));
+  return classifier_->ComputeGradients(batch);
+}
+
+absl::StatusOr<ReadOnly<NamedTensors>> ConvergenceWorker::LendGradients()
+    const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->Gradients();
 }
 
 absl::StatusOr<NamedTensors> ConvergenceWorker::GetWeights() const {

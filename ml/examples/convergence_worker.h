@@ -60,7 +60,12 @@ class ConvergenceWorker {
   // Takes steps_per_epoch steps; returns their mean loss, and the samples.
   absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
 
+  // Computes the gradients of one step, with the batch that TrainEpoch would
+  // have in it, and returns the loss.
+  absl::StatusOr<double> ComputeGradients(int64_t step);
+
   // For the parameter server.
+  absl::StatusOr<ReadOnly<NamedTensors>> LendGradients() const;
   absl::StatusOr<NamedTensors> GetWeights() const;
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() const;
   absl::StatusOr<int64_t> NumSamples() const;
@@ -71,16 +76,22 @@ class ConvergenceWorker {
 
  private:
   absl::Status CheckLoaded() const;
+  absl::StatusOr<ImageBatch> BatchOf(int64_t step);
 
   const ConvergenceWorkerOptions options_;
   ImageDataset dataset_;
   std::optional<BatchSampler> sampler_;
+  // Of the pass over the shard that the last step was in.
+  std::optional<EpochBatches> batches_;
+  int64_t pass_ = 0;
   std::unique_ptr<Classifier> classifier_;
 };
 MINIRAY_ACTOR(ConvergenceWorker, Constructor<ConvergenceWorkerOptions>,
               &ConvergenceWorker::LoadDataShard, &ConvergenceWorker::TrainEpoch,
-              &ConvergenceWorker::GetWeights, &ConvergenceWorker::LendWeights,
-              &ConvergenceWorker::NumSamples, &ConvergenceWorker::SetWeights);
+              &ConvergenceWorker::ComputeGradients,
+              &ConvergenceWorker::LendGradients, &ConvergenceWorker::GetWeights,
+              &ConvergenceWorker::LendWeights, &ConvergenceWorker::NumSamples,
+              &ConvergenceWorker::SetWeights);
 
 // Loads a split as the workers do; `limit` images of it, 0 for all.
 absl::StatusOr<ImageDataset> LoadSplit(const ConvergenceWorkerOptions& options,

@@ -110,6 +110,15 @@ std::vector<Entry> EveryStrategy() {
           {"fedprox", {}, 0.01}};
 }
 
+// Those that take gradients, with their own learning rates but for sgd's, which
+// is that of the workers above.
+std::vector<Entry> EveryGradientStrategy() {
+  return {{"sgd", {{"lr", 0.1}}},
+          {"adam", {{"lr", 0.001}}},
+          {"adamw", {{"lr", 0.001}}},
+          {"adagrad", {{"lr", 0.01}}}};
+}
+
 // On seven workers, as they come.
 std::vector<Entry> ForBrokenWorkers() {
   return {{"average", {}}, {"median", {}},     {"trimmed_mean", {}},
@@ -134,6 +143,9 @@ std::vector<Entry> Wanted(std::vector<Entry> entries) {
 absl::Status CheckStrategies() {
   std::vector<std::string> known;
   for (const Entry& entry : EveryStrategy()) known.push_back(entry.name);
+  for (const Entry& entry : EveryGradientStrategy()) {
+    known.push_back(entry.name);
+  }
   for (const std::string& name : Names()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       return absl::InvalidArgumentError(
@@ -236,6 +248,20 @@ class Comparison {
     return absl::OkStatus();
   }
 
+  absl::Status GradientsOn(const ConvergenceWorkerOptions& worker) {
+    const std::vector<Entry> entries = Wanted(EveryGradientStrategy());
+    if (entries.empty()) return absl::OkStatus();
+    Say(absl::StrFormat(
+        "\n%d workers; the server takes a step with the mean of their "
+        "gradients, always with the same learning rate\n%s",
+        kWorkers, ConvergenceHeading()));
+    for (const Entry& entry : entries) {
+      MR_RETURN_IF_ERROR(RunOn(ConvergencePart::kGradients, entry, kWorkers,
+                               worker, Fault::kNone));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status RareSyncsOn(ConvergenceWorkerOptions worker) {
     worker.steps_per_epoch = absl::GetFlag(FLAGS_rare_sync_interval);
     worker.optimizer = "adamw";
@@ -278,6 +304,7 @@ class Comparison {
         RunOnWorkers(cluster_,
                      {.strategy = fedprox ? "average" : entry.name,
                       .strategy_options = entry.options,
+                      .takes_gradients = part == ConvergencePart::kGradients,
                       .workers = workers,
                       .worker = worker,
                       .fault = fault},
@@ -319,6 +346,7 @@ absl::StatusOr<bool> Run(const ConvergenceWorkerOptions& worker) {
       Cluster::Connect({.embedded_num_cpus = kWorkersOfBroken}));
   Comparison comparison(cluster, std::move(test));
   MR_RETURN_IF_ERROR(comparison.EveryStrategyOn(worker));
+  MR_RETURN_IF_ERROR(comparison.GradientsOn(worker));
   MR_RETURN_IF_ERROR(comparison.RareSyncsOn(worker));
   MR_RETURN_IF_ERROR(comparison.BrokenWorkerOn(worker));
 

@@ -53,19 +53,20 @@ class StrategyConvergenceTest : public ::testing::Test {
 };
 
 TEST_F(StrategyConvergenceTest, TrainsAndSaysWhatHeld) {
-  const auto json = RunShort({"--strategies=average,median,diloco"});
+  const auto json = RunShort({"--strategies=average,median,diloco,adam"});
   const auto& rows = json["rows"];
   for (const std::string name :
        {"every strategy, one process, 0", "every strategy, average, 0",
         "every strategy, median, 0", "every strategy, diloco, 0",
-        "rare synchronisations, average, 0", "rare synchronisations, diloco, 0",
+        "gradients, adam, 0", "rare synchronisations, average, 0", "rare synchronisations, diloco, 0",
         "broken worker, average, 0", "broken worker, average, 1",
         "broken worker, median, 0", "broken worker, median, 1"}) {
     ASSERT_TRUE(rows.contains(name)) << name << " is not in " << rows;
   }
-  EXPECT_EQ(rows.size(), 10u);
+  EXPECT_EQ(rows.size(), 11u);
   // Ten classes that are easy to tell apart; chance is 0.1.
   EXPECT_GT(rows["every strategy, average, 0"]["accuracy"], 0.5);
+  EXPECT_GT(rows["gradients, adam, 0"]["accuracy"], 0.5);
   EXPECT_GT(rows["broken worker, median, 0"]["accuracy"], 0.5);
   EXPECT_GT(rows["broken worker, median, 1"]["accuracy"], 0.5);
   // Weights that are all too large say the same class, but with what loss.
