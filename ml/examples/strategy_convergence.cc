@@ -263,6 +263,9 @@ class Comparison {
   }
 
   absl::Status RareSyncsOn(ConvergenceWorkerOptions worker) {
+    const std::vector<Entry> entries =
+        Wanted({{"average", {}}, {"diloco", {}}});
+    if (entries.empty()) return absl::OkStatus();
     worker.steps_per_epoch = absl::GetFlag(FLAGS_rare_sync_interval);
     worker.optimizer = "adamw";
     worker.lr = absl::GetFlag(FLAGS_adamw_lr);
@@ -270,7 +273,7 @@ class Comparison {
         "\n%d workers, AdamW with lr %g, synchronised every %d "
         "steps\n%s",
         kWorkers, worker.lr, worker.steps_per_epoch, ConvergenceHeading()));
-    for (const Entry& entry : Wanted({{"average", {}}, {"diloco", {}}})) {
+    for (const Entry& entry : entries) {
       MR_RETURN_IF_ERROR(RunOn(ConvergencePart::kRareSyncs, entry, kWorkers,
                                worker, Fault::kNone));
     }
@@ -278,13 +281,15 @@ class Comparison {
   }
 
   absl::Status BrokenWorkerOn(const ConvergenceWorkerOptions& worker) {
+    const std::vector<Entry> entries = Wanted(ForBrokenWorkers());
+    if (entries.empty()) return absl::OkStatus();
     const bool scaled = absl::GetFlag(FLAGS_broken) == "scaled";
     Say(absl::StrFormat(
         "\n%d workers, SGD with lr %g, synchronised every %d "
         "steps; the broken one sends %s\n%s",
         kWorkersOfBroken, worker.lr, worker.steps_per_epoch,
         scaled ? "its weights times 100" : "NaN", ConvergenceHeading()));
-    for (const Entry& entry : Wanted(ForBrokenWorkers())) {
+    for (const Entry& entry : entries) {
       for (const Fault fault :
            {Fault::kNone, scaled ? Fault::kScaled : Fault::kNan}) {
         MR_RETURN_IF_ERROR(RunOn(ConvergencePart::kBrokenWorker, entry,
