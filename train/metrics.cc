@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,40 @@ absl::StatusOr<Metrics> AverageMetrics(const std::vector<Metrics>& per_worker) {
   }
   if (sums.count(kSamplesMetric) > 0) result[kSamplesMetric] = total_samples;
   return result;
+}
+
+MetricsRange RangeOfMetrics(const std::vector<Metrics>& per_worker) {
+  // As in the mean: samples weigh only if every worker reports some number.
+  bool weighted = true;
+  for (const Metrics& metrics : per_worker) {
+    weighted = weighted && metrics.count(kSamplesMetric) > 0;
+  }
+  auto counts = [&](const Metrics& metrics, const std::string& name) {
+    return !weighted || name == kSamplesMetric ||
+           metrics.at(kSamplesMetric) > 0;
+  };
+  // Metrics that only workers without samples report.
+  std::set<std::string> of_all;
+  for (const Metrics& metrics : per_worker) {
+    for (const auto& [name, value] : metrics) of_all.insert(name);
+  }
+  for (const Metrics& metrics : per_worker) {
+    for (const auto& [name, value] : metrics) {
+      if (counts(metrics, name)) of_all.erase(name);
+    }
+  }
+  MetricsRange range;
+  for (const Metrics& metrics : per_worker) {
+    for (const auto& [name, value] : metrics) {
+      if (!counts(metrics, name) && of_all.count(name) == 0) continue;
+      double& min = range.min.emplace(name, value).first->second;
+      double& max = range.max.emplace(name, value).first->second;
+      // Once NaN, neither compares as less or greater again.
+      if (value < min || std::isnan(value)) min = value;
+      if (value > max || std::isnan(value)) max = value;
+    }
+  }
+  return range;
 }
 
 std::string MetricsText(const Metrics& metrics) {

@@ -1,4 +1,4 @@
-// Numbers that workers report for an epoch, and their mean.
+// Numbers that workers report for an epoch, their mean and their range.
 
 #ifndef MINIRAY_TRAIN_METRICS_H_
 #define MINIRAY_TRAIN_METRICS_H_
@@ -26,6 +26,19 @@ inline constexpr char kSamplesMetric[] = "samples";
 // Errors: INVALID_ARGUMENT, a worker reports "samples" below zero, infinite or
 // NaN.
 absl::StatusOr<Metrics> AverageMetrics(const std::vector<Metrics>& per_worker);
+
+// The least and the greatest value of each metric.
+struct MetricsRange {
+  Metrics min;
+  Metrics max;
+};
+
+// Returns the range of each metric over the workers that count in its mean: a
+// worker with 0 "samples" counts only in "samples", unless all have 0. A metric
+// that is NaN for one of them is NaN in both.
+//
+// REQUIRES: AverageMetrics takes `per_worker`.
+MetricsRange RangeOfMetrics(const std::vector<Metrics>& per_worker);
 
 // "d_loss=0.693 g_loss=0.71", for people.
 std::string MetricsText(const Metrics& metrics);

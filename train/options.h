@@ -49,7 +49,11 @@ struct RunOptions {
 
 struct EpochResult {
   int epoch = 0;
-  Metrics metrics;                  // Of all workers; see AverageMetrics.
+  Metrics metrics;  // Of all workers; see AverageMetrics.
+  // The range over the workers; see RangeOfMetrics. Empty where the trainer's
+  // own TrainEpoch does not fill them.
+  Metrics min;
+  Metrics max;
   std::vector<Metrics> per_worker;  // By worker, as they reported them.
   double seconds = 0;               // Synchronisation included.
   bool synced = false;              // Synchronised in or after this epoch.

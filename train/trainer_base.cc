@@ -153,6 +153,9 @@ absl::StatusOr<EpochResult> TrainerBase::RunAndAverage(int epoch) {
   EpochResult result;
   MR_ASSIGN_OR_RETURN(result.per_worker, RunWorkers(epoch));
   MR_ASSIGN_OR_RETURN(result.metrics, AverageMetrics(result.per_worker));
+  MetricsRange range = RangeOfMetrics(result.per_worker);
+  result.min = std::move(range.min);
+  result.max = std::move(range.max);
   return result;
 }
 

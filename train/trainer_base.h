@@ -72,7 +72,7 @@ class TrainerBase {
   // Errors: of the first worker that fails, as soon as it does.
   absl::StatusOr<std::vector<Metrics>> RunWorkers(int epoch);
 
-  // RunWorkers, and the mean of the metrics.
+  // RunWorkers, and the mean and range of the metrics.
   absl::StatusOr<EpochResult> RunAndAverage(int epoch);
 
   // REQUIRES: given in the options, or Train has begun.

@@ -149,6 +149,11 @@ TEST_F(DataParallelTrainerTest, MetricsAreWeighedBySamplesOfTheShards) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->metrics().at("samples"), 10);
   EXPECT_EQ(result->history[0].per_worker[1].at("samples"), 5);
+  // From 0, half of the way to 4 and to 8.
+  EXPECT_EQ(result->history[0].min,
+            (Metrics{{"epoch", 0}, {"samples", 5}, {"x", 2}}));
+  EXPECT_EQ(result->history[0].max,
+            (Metrics{{"epoch", 0}, {"samples", 5}, {"x", 4}}));
 }
 
 TEST_F(DataParallelTrainerTest, ConfigReachesCreateWorkerAndLoadDataShard) {

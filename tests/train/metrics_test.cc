@@ -71,6 +71,50 @@ TEST(AverageMetricsTest, NothingIsTheMeanOfNothing) {
   EXPECT_EQ(Average({{}, {}}), Metrics());
 }
 
+TEST(RangeOfMetricsTest, IsTheLeastAndTheGreatestOverWorkers) {
+  const MetricsRange range =
+      RangeOfMetrics({{{"loss", 2}, {"samples", 10}},
+                      {{"loss", -1}, {"samples", 30}},
+                      {{"loss", 1}, {"samples", 20}, {"extra", 7}}});
+  EXPECT_EQ(range.min, (Metrics{{"loss", -1}, {"samples", 10}, {"extra", 7}}));
+  EXPECT_EQ(range.max, (Metrics{{"loss", 2}, {"samples", 30}, {"extra", 7}}));
+}
+
+TEST(RangeOfMetricsTest, AWorkerWithoutSamplesCountsInSamplesOnly) {
+  const MetricsRange range =
+      RangeOfMetrics({{{"loss", std::nan("")}, {"samples", 0}},
+                      {{"loss", 3}, {"samples", 2}}});
+  EXPECT_EQ(range.min, (Metrics{{"loss", 3}, {"samples", 0}}));
+  EXPECT_EQ(range.max, (Metrics{{"loss", 3}, {"samples", 2}}));
+}
+
+TEST(RangeOfMetricsTest, WhereNobodyHasSamplesAllCount) {
+  EXPECT_EQ(RangeOfMetrics(
+                {{{"loss", 4}, {"samples", 0}}, {{"loss", 3}, {"samples", 0}}})
+                .min,
+            (Metrics{{"loss", 3}, {"samples", 0}}));
+  // "extra" is of a worker without samples alone, as in the mean.
+  const std::vector<Metrics> mixed = {{{"extra", 4}, {"samples", 0}},
+                                      {{"loss", 3}, {"samples", 2}}};
+  EXPECT_EQ(RangeOfMetrics(mixed).max.at("extra"), Average(mixed).at("extra"));
+}
+
+TEST(RangeOfMetricsTest, NaNShowsWhereverItStands) {
+  for (const std::vector<double>& values :
+       {std::vector<double>{NAN, 1, 2}, {1, NAN, 2}, {1, 2, NAN}}) {
+    std::vector<Metrics> per_worker;
+    for (double value : values) per_worker.push_back({{"loss", value}});
+    const MetricsRange range = RangeOfMetrics(per_worker);
+    EXPECT_TRUE(std::isnan(range.min.at("loss")));
+    EXPECT_TRUE(std::isnan(range.max.at("loss")));
+  }
+}
+
+TEST(RangeOfMetricsTest, OfNothingIsEmpty) {
+  EXPECT_TRUE(RangeOfMetrics({}).min.empty());
+  EXPECT_TRUE(RangeOfMetrics({{}, {}}).max.empty());
+}
+
 TEST(MetricsTextTest, IsShort) {
   EXPECT_EQ(MetricsText({{"loss", 1.0 / 3}, {"acc", 1}}), "acc=1 loss=0.33333");
 }
