@@ -31,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "ps/parameter_server.h"
 #include "train/base_trainer.h"
 #include "train/weight_sync.h"
@@ -90,9 +91,10 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
 
   // Synchronises now, besides the schedule. Errors: of SyncFromWorkers.
   absl::StatusOr<ps::SyncResult> SyncWeights() {
+    const absl::Time start = absl::Now();
     absl::StatusOr<ps::SyncResult> result = sync_.Sync(this->worker_handles());
     if (!result.ok()) return Annotate(result.status(), "synchronisation");
-    this->MarkSynced();
+    this->MarkSynced(start);
     epoch_sync_ = *result;
     OnSync(this->current_epoch(), *result);
     return result;

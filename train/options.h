@@ -1,17 +1,16 @@
-// What a trainer is told and what it tells.
+// What a trainer is told.
 
 #ifndef MINIRAY_TRAIN_OPTIONS_H_
 #define MINIRAY_TRAIN_OPTIONS_H_
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
-#include "train/metrics.h"
+#include "train/result.h"
 
 namespace miniray::train {
 
@@ -45,29 +44,6 @@ struct TrainerOptions {
 struct RunOptions {
   int epochs = 1;
   Config config;
-};
-
-struct EpochResult {
-  int epoch = 0;
-  Metrics metrics;  // Of all workers; see AverageMetrics.
-  // The range over the workers; see RangeOfMetrics. Empty where the trainer's
-  // own TrainEpoch does not fill them.
-  Metrics min;
-  Metrics max;
-  std::vector<Metrics> per_worker;  // By worker, as they reported them.
-  double seconds = 0;               // Synchronisation included.
-  bool synced = false;              // Synchronised in or after this epoch.
-  ps::SyncResult sync;              // If synced.
-};
-
-struct Result {
-  std::vector<EpochResult> history;  // By epoch.
-  double seconds = 0;                // From OnTrainStart to OnTrainEnd.
-
-  // Metrics of the last epoch; empty if there was none.
-  Metrics metrics() const {
-    return history.empty() ? Metrics() : history.back().metrics;
-  }
 };
 
 // INVALID_ARGUMENT with the field and what it may be.

@@ -42,6 +42,7 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   stop_requested_ = false;
   needs_sync_ = false;
   current_epoch_ = 0;
+  timing_ = {};
   run_ = run;
   run_id_ = NewId("train");
   absl::StatusOr<Result> result = Run();
@@ -78,6 +79,7 @@ absl::StatusOr<Result> TrainerBase::Run() {
     EpochResult& last = result.history.back();
     MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
                                 EpochName(last.epoch)));
+    last.timing.sync += std::exchange(timing_.sync, 0);
   }
   result.seconds = SecondsSince(start);
   OnTrainEnd(result);
@@ -94,10 +96,13 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   current_epoch_ = epoch;
   OnEpochStart(epoch);
   MarkTrained();
+  timing_.compute = timing_.wait = 0;  // Of calls between epochs.
   MR_ASSIGN_OR_RETURN(EpochResult result, TrainEpoch(epoch));
   result.epoch = epoch;
+  result.timing = {.compute = timing_.compute, .wait = timing_.wait};
   const bool last = epoch + 1 == run_.epochs || stop_requested_;
   MR_RETURN_IF_ERROR(Synchronize(epoch, last, &result));
+  result.timing.sync = std::exchange(timing_.sync, 0);
   result.seconds = SecondsSince(start);
   return result;
 }
@@ -161,13 +166,27 @@ absl::StatusOr<EpochResult> TrainerBase::RunAndAverage(int epoch) {
 
 absl::Status TrainerBase::AwaitWorkers(
     const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
-    absl::string_view method) const {
-  return ps::AwaitCalls(
-      calls, workers_, method, kReminderPeriod, [&](size_t i) {
+    absl::string_view method) {
+  const absl::Time start = absl::Now();
+  double last = 0;  // Seconds after which the last so far was done.
+  double sum = 0;
+  MR_RETURN_IF_ERROR(
+      ps::AwaitCalls(calls, workers_, method, kReminderPeriod, [&](size_t i) {
+        last = SecondsSince(start);
+        sum += last;
         // The status names class, method and actor itself.
         return Annotate(calls[i]->Wait(absl::ZeroDuration()).status(),
                         absl::StrCat("worker ", i));
-      });
+      }));
+  if (calls.empty()) return absl::OkStatus();
+  timing_.compute += last;
+  timing_.wait += last - sum / static_cast<double>(calls.size());
+  return absl::OkStatus();
+}
+
+void TrainerBase::MarkSynced(absl::Time start) {
+  needs_sync_ = false;
+  timing_.sync += SecondsSince(start);
 }
 
 void TrainerBase::OnEpochEnd(int epoch, const EpochResult& result) {

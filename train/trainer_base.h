@@ -13,9 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/api/miniray.h"
 #include "train/metrics.h"
 #include "train/options.h"
+#include "train/result.h"
 #include "train/wait_for_start.h"
 
 namespace miniray::train {
@@ -55,7 +57,7 @@ class TrainerBase {
 
  protected:
   // Trains one epoch on all workers; override it to do that differently. The
-  // caller sets the result's `epoch`, `seconds`, `synced` and `sync`.
+  // caller sets the result's `epoch`, `seconds`, `timing`, `synced` and `sync`.
   virtual absl::StatusOr<EpochResult> TrainEpoch(int epoch) = 0;
 
   virtual void OnTrainStart() {}
@@ -92,15 +94,17 @@ class TrainerBase {
   // --- Between trainers, not for users ---
 
   // Waits for calls[i] to worker i, all of them; the first error, with the
-  // worker and `method`, is returned at once.
+  // worker and `method`, is returned at once. In an epoch, it is what `compute`
+  // and `wait` of its timing count: to be called right after the calls.
   absl::Status AwaitWorkers(
       const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
-      absl::string_view method) const;
+      absl::string_view method);
 
-  // True if the workers may have trained since MarkSynced.
+  // True if the workers may have trained since the last MarkSynced.
   bool needs_sync() const { return needs_sync_; }
   void MarkTrained() { needs_sync_ = true; }
-  void MarkSynced() { needs_sync_ = false; }
+  // A synchronisation, which began at `start`, is done.
+  void MarkSynced(absl::Time start);
   int current_epoch() const { return current_epoch_; }
   ActorOptions HelperOptions(absl::string_view name) const;
 
@@ -134,6 +138,7 @@ class TrainerBase {
   bool stop_requested_ = false;
   bool needs_sync_ = false;
   int current_epoch_ = 0;
+  Timing timing_;  // Not in a result yet.
 };
 
 }  // namespace miniray::train

@@ -156,6 +156,33 @@ TEST_F(DataParallelTrainerTest, MetricsAreWeighedBySamplesOfTheShards) {
             (Metrics{{"epoch", 0}, {"samples", 5}, {"x", 4}}));
 }
 
+// Worker 0 takes 0.3 s, worker 1 next to nothing: it waits 0.3 s, which is 0.15
+// on average over both.
+TEST_F(DataParallelTrainerTest, TimingTellsWhoWaitsForTheSlowest) {
+  QuadraticTrainer trainer(TwoWorkers(), {});
+  const auto result =
+      trainer.Train({.epochs = 2, .config = {{"epoch_seconds", 0.3}}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const EpochResult& epoch : result->history) {
+    EXPECT_GE(epoch.timing.compute, 0.3);
+    EXPECT_GT(epoch.timing.wait, 0.05);
+    EXPECT_LE(epoch.timing.wait, epoch.timing.compute / 2);
+    EXPECT_GT(epoch.timing.sync, 0);
+    EXPECT_LE(epoch.timing.compute + epoch.timing.sync, epoch.seconds);
+  }
+  EXPECT_GE(result->timing().compute, 0.6);
+  EXPECT_LE(result->timing().compute + result->timing().sync, result->seconds);
+}
+
+TEST_F(DataParallelTrainerTest, TimingOfASyncAfterAStopIsTheLastEpochs) {
+  QuadraticTrainer trainer(TwoWorkers(10), {});
+  trainer.stop_after = 1;
+  const auto result = trainer.Train({.epochs = 100});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->history[0].timing.sync, 0);
+  EXPECT_GT(result->history[1].timing.sync, 0);
+}
+
 TEST_F(DataParallelTrainerTest, ConfigReachesCreateWorkerAndLoadDataShard) {
   QuadraticTrainer trainer(TwoWorkers(), {});
   const auto result =

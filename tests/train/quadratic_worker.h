@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "runtime/api/miniray.h"
 #include "tests/ps/tensors.h"
 #include "train/data_parallel_trainer.h"
@@ -36,6 +38,7 @@ class QuadraticWorker {
 
   Metrics TrainEpoch(int epoch) {
     if (epoch == fault_.epoch) Fail();
+    if (worker_id_ == 0) absl::SleepFor(absl::Seconds(epoch_seconds_));
     x_ -= lr_ * (x_ - target_);
     ++epochs_trained_;
     return {{"x", x_},
@@ -59,6 +62,7 @@ class QuadraticWorker {
       return absl::InvalidArgumentError("more shards than samples");
     }
     samples_ = samples / num_shards;
+    MR_ASSIGN_OR_RETURN(epoch_seconds_, config.GetDouble("epoch_seconds", 0));
     return absl::OkStatus();
   }
 
@@ -80,6 +84,7 @@ class QuadraticWorker {
   const float lr_;
   const Fault fault_;
   int64_t samples_ = 0;
+  double epoch_seconds_ = 0;  // How slow worker 0 is.
   int epochs_trained_ = 0;
 };
 MINIRAY_ACTOR(QuadraticWorker, Constructor<int, float, float, float, Fault>,

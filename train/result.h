@@ -1,0 +1,62 @@
+// What a trainer tells of a training.
+
+#ifndef MINIRAY_TRAIN_RESULT_H_
+#define MINIRAY_TRAIN_RESULT_H_
+
+#include <vector>
+
+#include "ps/sync_result.h"
+#include "train/metrics.h"
+
+namespace miniray::train {
+
+// Where the time went, in seconds, as the trainer's clock has it.
+struct Timing {
+  // From when TrainEpoch calls the workers until the slowest has answered, all
+  // its calls together.
+  double compute = 0;
+  // The part of `compute` for which a worker, on average, had answered and
+  // waited for the slowest: 0 if all are equally fast.
+  double wait = 0;
+  // In synchronisations.
+  double sync = 0;
+};
+
+struct EpochResult {
+  int epoch = 0;
+  Metrics metrics;  // Of all workers; see AverageMetrics.
+  // The range over the workers; see RangeOfMetrics. Empty where the trainer's
+  // own TrainEpoch does not fill them.
+  Metrics min;
+  Metrics max;
+  std::vector<Metrics> per_worker;  // By worker, as they reported them.
+  double seconds = 0;               // Synchronisation included.
+  Timing timing;        // What is left of `seconds` is the trainer's own.
+  bool synced = false;  // Synchronised in or after this epoch.
+  ps::SyncResult sync;  // If synced.
+};
+
+struct Result {
+  std::vector<EpochResult> history;  // By epoch.
+  double seconds = 0;                // From OnTrainStart to OnTrainEnd.
+
+  // Metrics of the last epoch; empty if there was none.
+  Metrics metrics() const {
+    return history.empty() ? Metrics() : history.back().metrics;
+  }
+
+  // The sum over all epochs.
+  Timing timing() const {
+    Timing total;
+    for (const EpochResult& epoch : history) {
+      total.compute += epoch.timing.compute;
+      total.wait += epoch.timing.wait;
+      total.sync += epoch.timing.sync;
+    }
+    return total;
+  }
+};
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_RESULT_H_
