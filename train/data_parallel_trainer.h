@@ -97,6 +97,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     this->MarkSynced(start);
     epoch_sync_ = *result;
     OnSync(this->current_epoch(), *result);
+    this->NotifySync(*result);
     return result;
   }
 

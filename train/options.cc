@@ -18,6 +18,11 @@ absl::Status Validate(const TrainerOptions& options) {
         absl::StrCat("start_timeout must be above 0, got ",
                      absl::FormatDuration(options.start_timeout)));
   }
+  for (size_t i = 0; i < options.callbacks.size(); ++i) {
+    if (options.callbacks[i] != nullptr) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("callbacks[", i, "] is null"));
+  }
   return absl::OkStatus();
 }
 

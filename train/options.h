@@ -3,14 +3,16 @@
 #ifndef MINIRAY_TRAIN_OPTIONS_H_
 #define MINIRAY_TRAIN_OPTIONS_H_
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
-#include "train/result.h"
+#include "train/callback.h"
 
 namespace miniray::train {
 
@@ -30,6 +32,8 @@ struct TrainerOptions {
   // Cluster::Connect() and leaves again when it shuts down. Is that an embedded
   // cluster, it has room for all workers, however few cores there are.
   std::optional<Cluster> cluster;
+  // None of them null; of one training at a time.
+  std::vector<std::shared_ptr<Callback>> callbacks;
 
   // DataParallelTrainer only:
   // Epochs from one synchronisation to the next. Larger is cheaper, and lets

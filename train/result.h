@@ -3,8 +3,10 @@
 #ifndef MINIRAY_TRAIN_RESULT_H_
 #define MINIRAY_TRAIN_RESULT_H_
 
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "ps/sync_result.h"
 #include "train/metrics.h"
 
@@ -39,6 +41,10 @@ struct EpochResult {
 struct Result {
   std::vector<EpochResult> history;  // By epoch.
   double seconds = 0;                // From OnTrainStart to OnTrainEnd.
+  // What ended training; also what Train has returned then.
+  absl::Status error;
+  // What went wrong without ending training.
+  std::vector<std::string> warnings;
 
   // Metrics of the last epoch; empty if there was none.
   Metrics metrics() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -39,18 +40,42 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   MR_RETURN_IF_ERROR(Validate(run));
   MR_RETURN_IF_ERROR(CheckSetup());
   started_ = true;
-  stop_requested_ = false;
+  context_ = TrainContext(options_.num_workers, run.epochs);
+  train_start_.reset();
+  result_ = Result();
   needs_sync_ = false;
   current_epoch_ = 0;
   timing_ = {};
   run_ = run;
   run_id_ = NewId("train");
-  absl::StatusOr<Result> result = Run();
-  if (!result.ok()) Shutdown();
-  return result;
+  absl::Status status;
+  try {
+    status = Run();
+  } catch (const std::exception& error) {
+    End(absl::InternalError(
+        absl::StrCat("an exception ended Train: ", error.what())));
+    throw;
+  }
+  End(status);
+  if (!status.ok()) {
+    Shutdown();
+    return status;
+  }
+  return result_;
 }
 
-absl::StatusOr<Result> TrainerBase::Run() {
+void TrainerBase::End(const absl::Status& status) {
+  if (train_start_.has_value()) result_.seconds = SecondsSince(*train_start_);
+  result_.error = status;
+  if (status.ok()) OnTrainEnd(result_);
+  result_.warnings = context_.warnings();
+  for (const auto& callback : options_.callbacks) {
+    callback->OnTrainEnd(context_, result_);
+  }
+  result_.warnings = context_.warnings();
+}
+
+absl::Status TrainerBase::Run() {
   if (!cluster_.has_value()) {
     // An embedded cluster has room for every worker, even if they have to share
     // the machine's cores.
@@ -63,27 +88,29 @@ absl::StatusOr<Result> TrainerBase::Run() {
   MR_RETURN_IF_ERROR(StartActors());
   MR_RETURN_IF_ERROR(AfterWorkers());
 
-  const absl::Time start = absl::Now();
-  Result result;
+  train_start_ = absl::Now();
   OnTrainStart();
-  for (int epoch = 0; epoch < run_.epochs && !stop_requested_; ++epoch) {
+  for (const auto& callback : options_.callbacks) {
+    callback->OnTrainStart(context_);
+  }
+  std::vector<EpochResult>& history = result_.history;
+  for (int epoch = 0; epoch < run_.epochs && !context_.stop_requested();
+       ++epoch) {
     absl::StatusOr<EpochResult> trained = RunEpoch(epoch);
-    if (!trained.ok()) {
-      return Annotate(trained.status(), EpochName(epoch));
+    if (!trained.ok()) return Annotate(trained.status(), EpochName(epoch));
+    history.push_back(*std::move(trained));
+    OnEpochEnd(epoch, history.back());
+    for (const auto& callback : options_.callbacks) {
+      callback->OnEpochEnd(context_, history.back());
     }
-    result.history.push_back(*std::move(trained));
-    OnEpochEnd(epoch, result.history.back());
   }
-  if (!result.history.empty()) {
-    // A stop asked for in OnEpochEnd makes an epoch the last one afterwards.
-    EpochResult& last = result.history.back();
-    MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
-                                EpochName(last.epoch)));
-    last.timing.sync += std::exchange(timing_.sync, 0);
-  }
-  result.seconds = SecondsSince(start);
-  OnTrainEnd(result);
-  return result;
+  if (history.empty()) return absl::OkStatus();
+  // A stop asked for in OnEpochEnd makes an epoch the last one afterwards.
+  EpochResult& last = history.back();
+  MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
+                              EpochName(last.epoch)));
+  last.timing.sync += std::exchange(timing_.sync, 0);
+  return absl::OkStatus();
 }
 
 // For people, who count from 1.
@@ -95,12 +122,15 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   const absl::Time start = absl::Now();
   current_epoch_ = epoch;
   OnEpochStart(epoch);
+  for (const auto& callback : options_.callbacks) {
+    callback->OnEpochStart(context_, epoch);
+  }
   MarkTrained();
   timing_.compute = timing_.wait = 0;  // Of calls between epochs.
   MR_ASSIGN_OR_RETURN(EpochResult result, TrainEpoch(epoch));
   result.epoch = epoch;
   result.timing = {.compute = timing_.compute, .wait = timing_.wait};
-  const bool last = epoch + 1 == run_.epochs || stop_requested_;
+  const bool last = epoch + 1 == run_.epochs || context_.stop_requested();
   MR_RETURN_IF_ERROR(Synchronize(epoch, last, &result));
   result.timing.sync = std::exchange(timing_.sync, 0);
   result.seconds = SecondsSince(start);
@@ -187,6 +217,12 @@ absl::Status TrainerBase::AwaitWorkers(
 void TrainerBase::MarkSynced(absl::Time start) {
   needs_sync_ = false;
   timing_.sync += SecondsSince(start);
+}
+
+void TrainerBase::NotifySync(const ps::SyncResult& result) {
+  for (const auto& callback : options_.callbacks) {
+    callback->OnSync(context_, current_epoch_, result);
+  }
 }
 
 void TrainerBase::OnEpochEnd(int epoch, const EpochResult& result) {

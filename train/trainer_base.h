@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
+#include "train/callback.h"
 #include "train/metrics.h"
 #include "train/options.h"
 #include "train/result.h"
@@ -36,7 +37,8 @@ class TrainerBase {
   // their weights, until Shutdown or the destructor.
   //
   // Order of the hooks: OnTrainStart; for each epoch OnEpochStart, TrainEpoch,
-  // (OnSync,) OnEpochEnd; OnTrainEnd. After an error no further hook runs, and
+  // (OnSync,) OnEpochEnd; OnTrainEnd; each followed by that of the callbacks.
+  // After an error no further hook runs but OnTrainEnd of the callbacks, and
   // everything is shut down.
   //
   // Errors: INVALID_ARGUMENT, options that cannot be (before anything is
@@ -47,6 +49,10 @@ class TrainerBase {
   // and, where it died, the cause, e.g. "epoch 4/50: worker 2 (GanWorker
   // 'worker-2'): TrainEpoch: ... signal 9".
   absl::StatusOr<Result> Train(const RunOptions& run);
+
+  // What the last Train has come to; after an error too, with the epochs before
+  // it.
+  const Result& last_result() const { return result_; }
 
   // Kills the workers, and leaves the cluster if the trainer connected itself.
   // Idempotent; Train may be called again afterwards.
@@ -68,7 +74,7 @@ class TrainerBase {
 
   // Ends training after the epoch that runs, or has just ended: as if it were
   // the last of those asked for.
-  void RequestStop() { stop_requested_ = true; }
+  void RequestStop() { context_.RequestStop(); }
 
   // Calls TrainEpoch of all workers and returns their metrics, by worker.
   // Errors: of the first worker that fails, as soon as it does.
@@ -106,6 +112,8 @@ class TrainerBase {
   // A synchronisation, which began at `start`, is done.
   void MarkSynced(absl::Time start);
   int current_epoch() const { return current_epoch_; }
+  // Tells the callbacks.
+  void NotifySync(const ps::SyncResult& result);
   ActorOptions HelperOptions(absl::string_view name) const;
 
  private:
@@ -124,7 +132,9 @@ class TrainerBase {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Result> Run();
+  absl::Status Run();
+  // Puts into result_ what Train has come to, and tells the callbacks.
+  void End(const absl::Status& status);
   absl::Status StartActors();
   absl::StatusOr<EpochResult> RunEpoch(int epoch);
   std::string EpochName(int epoch) const;
@@ -135,10 +145,12 @@ class TrainerBase {
   RunOptions run_;
   std::vector<AnyActorHandle> workers_;
   bool started_ = false;
-  bool stop_requested_ = false;
   bool needs_sync_ = false;
   int current_epoch_ = 0;
   Timing timing_;  // Not in a result yet.
+  TrainContext context_;
+  std::optional<absl::Time> train_start_;  // Once OnTrainStart has been called.
+  Result result_;
 };
 
 }  // namespace miniray::train
