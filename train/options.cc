@@ -1,6 +1,8 @@
 #include "train/options.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "train/run_folder.h"
 
 namespace miniray::train {
 
@@ -17,6 +19,12 @@ absl::Status Validate(const TrainerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("start_timeout must be above 0, got ",
                      absl::FormatDuration(options.start_timeout)));
+  }
+  MR_RETURN_IF_ERROR(CheckRunName(options.name));
+  if (!options.name.empty() && options.storage_path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "name is '", options.name,
+        "' and has no effect without storage_path, where its folder would be"));
   }
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
     if (options.callbacks[i] != nullptr) continue;

@@ -32,6 +32,11 @@ struct TrainerOptions {
   // Cluster::Connect() and leaves again when it shuts down. Is that an embedded
   // cluster, it has room for all workers, however few cores there are.
   std::optional<Cluster> cluster;
+  // Where the run folder `storage_path`/`name` is made, on the driver's
+  // machine; see RunFolder. Without a storage_path none is; without a name one
+  // is made up.
+  std::string storage_path;
+  std::string name;
   // None of them null; of one training at a time.
   std::vector<std::shared_ptr<Callback>> callbacks;
 

@@ -36,6 +36,10 @@ struct EpochResult {
   Timing timing;        // What is left of `seconds` is the trainer's own.
   bool synced = false;  // Synchronised in or after this epoch.
   ps::SyncResult sync;  // If synced.
+
+  // One line of JSON, whose fields are those above; "sync" only if synced.
+  // Numbers that are not finite are the strings "NaN", "Infinity", "-Infinity".
+  std::string ToJson() const;
 };
 
 struct Result {
@@ -45,6 +49,7 @@ struct Result {
   absl::Status error;
   // What went wrong without ending training.
   std::vector<std::string> warnings;
+  std::string path;  // The run folder; empty if there is none.
 
   // Metrics of the last epoch; empty if there was none.
   Metrics metrics() const {
@@ -61,6 +66,10 @@ struct Result {
     }
     return total;
   }
+
+  // JSON for people, too: the fields and functions above; "error" is null or
+  // has "code" ("UNAVAILABLE") and "message".
+  std::string ToJson() const;
 };
 
 }  // namespace miniray::train

@@ -13,6 +13,7 @@
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "train/run_folder.h"
 
 namespace miniray::train {
 namespace {
@@ -39,10 +40,20 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   MR_RETURN_IF_ERROR(Validate(options_));
   MR_RETURN_IF_ERROR(Validate(run));
   MR_RETURN_IF_ERROR(CheckSetup());
+  result_ = Result();
+  callbacks_.clear();
+  if (!options_.storage_path.empty()) {
+    MR_ASSIGN_OR_RETURN(
+        std::shared_ptr<RunFolder> folder,
+        RunFolder::Create(options_.storage_path, options_.name));
+    result_.path = folder->path();
+    callbacks_.push_back(std::move(folder));
+  }
+  callbacks_.insert(callbacks_.end(), options_.callbacks.begin(),
+                    options_.callbacks.end());
   started_ = true;
   context_ = TrainContext(options_.num_workers, run.epochs);
   train_start_.reset();
-  result_ = Result();
   needs_sync_ = false;
   current_epoch_ = 0;
   timing_ = {};
@@ -69,10 +80,11 @@ void TrainerBase::End(const absl::Status& status) {
   result_.error = status;
   if (status.ok()) OnTrainEnd(result_);
   result_.warnings = context_.warnings();
-  for (const auto& callback : options_.callbacks) {
+  for (const auto& callback : callbacks_) {
     callback->OnTrainEnd(context_, result_);
   }
   result_.warnings = context_.warnings();
+  callbacks_.clear();  // Another training may have the run folder now.
 }
 
 absl::Status TrainerBase::Run() {
@@ -90,7 +102,7 @@ absl::Status TrainerBase::Run() {
 
   train_start_ = absl::Now();
   OnTrainStart();
-  for (const auto& callback : options_.callbacks) {
+  for (const auto& callback : callbacks_) {
     callback->OnTrainStart(context_);
   }
   std::vector<EpochResult>& history = result_.history;
@@ -100,7 +112,7 @@ absl::Status TrainerBase::Run() {
     if (!trained.ok()) return Annotate(trained.status(), EpochName(epoch));
     history.push_back(*std::move(trained));
     OnEpochEnd(epoch, history.back());
-    for (const auto& callback : options_.callbacks) {
+    for (const auto& callback : callbacks_) {
       callback->OnEpochEnd(context_, history.back());
     }
   }
@@ -122,7 +134,7 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   const absl::Time start = absl::Now();
   current_epoch_ = epoch;
   OnEpochStart(epoch);
-  for (const auto& callback : options_.callbacks) {
+  for (const auto& callback : callbacks_) {
     callback->OnEpochStart(context_, epoch);
   }
   MarkTrained();
@@ -220,7 +232,7 @@ void TrainerBase::MarkSynced(absl::Time start) {
 }
 
 void TrainerBase::NotifySync(const ps::SyncResult& result) {
-  for (const auto& callback : options_.callbacks) {
+  for (const auto& callback : callbacks_) {
     callback->OnSync(context_, current_epoch_, result);
   }
 }

@@ -1,0 +1,263 @@
+// What a run folder holds, without a trainer.
+
+#include "train/run_folder.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+#include "tests/train/event_file_reader.h"
+
+namespace miniray::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+EpochResult Epoch(int epoch) {
+  EpochResult result;
+  result.epoch = epoch;
+  result.metrics = {{"loss", 1.5}};
+  result.min = {{"loss", 1}};
+  result.max = {{"loss", 2}};
+  result.per_worker = {{{"loss", 1}}, {{"loss", 2}}};
+  result.seconds = 4;
+  result.timing = {.compute = 2, .wait = 0.5, .sync = 1};
+  return result;
+}
+
+std::vector<Json> Lines(const std::string& path) {
+  std::vector<Json> lines;
+  const std::string text = *ReadFile(path);
+  EXPECT_TRUE(text.empty() || text.back() == '\n') << text;
+  for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    lines.push_back(Json::parse(std::string(line)));
+  }
+  return lines;
+}
+
+std::unique_ptr<RunFolder> Make(const std::string& storage,
+                                const std::string& name) {
+  auto folder = RunFolder::Create(storage, name);
+  EXPECT_THAT(folder, IsOk());
+  return *std::move(folder);
+}
+
+TEST(RunFolderTest, HasALineAnEpoch) {
+  TempFolder temp;
+  const auto folder = Make(temp / "runs", "first");
+  EXPECT_EQ(folder->path(), temp / "runs/first");
+  TrainContext context(2, 2);
+  EpochResult synced = Epoch(0);
+  synced.synced = true;
+  synced.sync = {.version = 7, .num_workers = 2, .bytes = 1'000'000'000'000};
+  folder->OnEpochEnd(context, synced);
+  EXPECT_THAT(Lines(temp / "runs/first/history.jsonl"),
+              ElementsAre(Json::parse(R"({
+                "epoch": 0, "metrics": {"loss": 1.5}, "min": {"loss": 1.0},
+                "max": {"loss": 2.0},
+                "per_worker": [{"loss": 1.0}, {"loss": 2.0}], "seconds": 4.0,
+                "timing": {"compute": 2.0, "wait": 0.5, "sync": 1.0},
+                "synced": true,
+                "sync": {"version": 7, "num_workers": 2, "num_refused": 0,
+                         "num_lost": 0, "repeated": false,
+                         "bytes": 1000000000000, "bytes_saved": 0,
+                         "seconds_pull": 0.0, "seconds_aggregate": 0.0,
+                         "seconds_push": 0.0}})")));
+  folder->OnEpochEnd(context, Epoch(1));
+  const std::vector<Json> lines = Lines(temp / "runs/first/history.jsonl");
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_EQ(lines[1]["epoch"], 1);
+  EXPECT_FALSE(lines[1].contains("sync"));
+  EXPECT_THAT(context.warnings(), IsEmpty());
+}
+
+TEST(RunFolderTest, IsReadByTensorBoard) {
+  TempFolder temp;
+  const auto folder = Make(temp.path(), "r");
+  TrainContext context(2, 2);
+  folder->OnEpochEnd(context, Epoch(0));
+  folder->OnEpochEnd(context, Epoch(1));
+  std::vector<ReadEvent> events;
+  for (const auto& entry : std::filesystem::directory_iterator(temp / "r")) {
+    if (absl::StrContains(entry.path().string(), "tfevents")) {
+      events = ReadEvents(*ReadFile(entry.path().string()));
+    }
+  }
+  ASSERT_THAT(events, SizeIs(3));
+  EXPECT_EQ(events[0].file_version, "brain.Event:2");
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_EQ(events[1 + epoch].step, epoch);
+    EXPECT_GT(events[1 + epoch].wall_time, 1.7e9);
+    EXPECT_EQ(events[1 + epoch].scalars,
+              (std::map<std::string, float>{{"loss/mean", 1.5f},
+                                            {"loss/min", 1.f},
+                                            {"loss/max", 2.f},
+                                            {"seconds/epoch", 4.f},
+                                            {"seconds/compute", 2.f},
+                                            {"seconds/wait", 0.5f},
+                                            {"seconds/sync", 1.f}}));
+  }
+}
+
+TEST(RunFolderTest, NumbersAndNamesThatJsonHasNotAreThereAllTheSame) {
+  TempFolder temp;
+  const auto folder = Make(temp.path(), "r");
+  TrainContext context(1, 1);
+  EpochResult odd = Epoch(0);
+  odd.metrics = {{"a", NAN}, {"b", INFINITY}, {"c", -INFINITY}, {"d\xFF", 0.1}};
+  folder->OnEpochEnd(context, odd);
+  EXPECT_EQ(Lines(temp / "r/history.jsonl")[0]["metrics"],
+            Json::object({{"a", "NaN"},
+                          {"b", "Infinity"},
+                          {"c", "-Infinity"},
+                          {"d\xEF\xBF\xBD", 0.1}}));
+}
+
+TEST(RunFolderTest, TheResultTellsAllEpochs) {
+  TempFolder temp;
+  const auto folder = Make(temp.path(), "r");
+  TrainContext context(2, 2);
+  Result result;
+  result.path = folder->path();
+  result.history = {Epoch(0), Epoch(1)};
+  result.seconds = 9;
+  result.warnings = {"it was hot"};
+  folder->OnTrainEnd(context, result);
+  const Json json = Json::parse(*ReadFile(temp / "r/result.json"));
+  EXPECT_EQ(json["path"].get<std::string>(), temp / "r");
+  EXPECT_TRUE(json["error"].is_null());
+  EXPECT_EQ(json["epochs"], 2);
+  EXPECT_EQ(json["metrics"], Json::object({{"loss", 1.5}}));
+  EXPECT_EQ(json["seconds"], 9.0);
+  EXPECT_EQ(json["timing"],
+            Json::object({{"compute", 4.0}, {"wait", 1.0}, {"sync", 2.0}}));
+  EXPECT_EQ(json["warnings"], Json::array({"it was hot"}));
+  ASSERT_EQ(json["history"].size(), 2);
+  EXPECT_EQ(json["history"][1], Json::parse(Epoch(1).ToJson()));
+}
+
+TEST(RunFolderTest, TheResultOfAnErrorHasCodeAndText) {
+  Result result;
+  result.error = absl::UnavailableError("worker 1: signal 9");
+  const Json json = Json::parse(result.ToJson());
+  EXPECT_EQ(json["error"], Json::object({{"code", "UNAVAILABLE"},
+                                         {"message", "worker 1: signal 9"}}));
+  EXPECT_EQ(json["epochs"], 0);
+  EXPECT_EQ(json["history"], Json::array());
+  EXPECT_EQ(json["metrics"], Json::object());
+}
+
+TEST(RunFolderTest, WithoutANameOneIsMadeUp) {
+  TempFolder temp;
+  const auto first = Make(temp.path(), "");
+  const auto second = Make(temp.path(), "");
+  EXPECT_NE(first->path(), second->path());
+  ASSERT_THAT(temp.List(), SizeIs(2));
+  EXPECT_THAT(temp.List(),
+              Each(MatchesRegex("20[0-9-]+_[0-9]+-[0-9]+-[0-9]+-[0-9a-f]+")));
+}
+
+TEST(RunFolderTest, NeverMixesTwoTrainings) {
+  TempFolder temp;
+  TrainContext context(1, 1);
+  {
+    const auto folder = Make(temp.path(), "r");
+    EXPECT_THAT(RunFolder::Create(temp.path(), "r"),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+  }
+  // The first never got as far as an epoch.
+  Make(temp.path(), "r")->OnEpochEnd(context, Epoch(0));
+  EXPECT_THAT(
+      RunFolder::Create(temp.path(), "r"),
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr(temp / "r"), HasSubstr("another name"))));
+  EXPECT_THAT(Lines(temp / "r/history.jsonl"), SizeIs(1));
+}
+
+TEST(RunFolderTest, NamesStayWithinTheFolder) {
+  TempFolder temp;
+  for (const std::string& name : {std::string("a/b"), std::string(".."),
+                                  std::string("."), std::string("a\0b", 3)}) {
+    EXPECT_THAT(
+        RunFolder::Create(temp.path(), name),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("without '/'")));
+  }
+  EXPECT_THAT(temp.List(), IsEmpty());
+}
+
+TEST(RunFolderTest, AFolderThatCannotBeMadeIsAnError) {
+  TempFolder temp;
+  ASSERT_THAT(WriteFileAtomically(temp / "file", "text"), IsOk());
+  const absl::Status status = RunFolder::Create(temp / "file", "r").status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith("storage_path: "), HasSubstr(temp / "file")));
+}
+
+// A limit on the size of files stands for a full disk: it cuts a line, too.
+TEST(RunFolderTest, WhatAFullDiskRefusesFollowsWhenThereIsRoomAgain) {
+  TempFolder temp;
+  const auto folder = Make(temp.path(), "r");
+  TrainContext context(2, 4);
+  folder->OnEpochEnd(context, Epoch(0));
+  const std::string path = temp / "r/history.jsonl";
+  const auto size = std::filesystem::file_size(path);
+
+  auto* const handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full = {size + 10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  folder->OnEpochEnd(context, Epoch(1));
+  folder->OnEpochEnd(context, Epoch(2));
+  const auto cut_size = std::filesystem::file_size(path);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+
+  EXPECT_EQ(cut_size, size + 10);
+  EXPECT_THAT(context.warnings(),
+              ::testing::Contains(AllOf(HasSubstr("run folder is not complete"),
+                                        HasSubstr(path))));
+  EXPECT_THAT(context.warnings(), SizeIs(::testing::Le(2)));
+  folder->OnEpochEnd(context, Epoch(3));
+  const std::vector<Json> lines = Lines(path);
+  ASSERT_THAT(lines, SizeIs(4));
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    EXPECT_EQ(lines[epoch]["epoch"], epoch);
+  }
+}
+
+TEST(RunFolderTest, AResultThatCannotBeWrittenIsAWarning) {
+  TempFolder temp;
+  const auto folder = Make(temp.path(), "r");
+  std::filesystem::remove_all(temp / "r");
+  TrainContext context(1, 1);
+  folder->OnTrainEnd(context, Result());
+  EXPECT_THAT(context.warnings(), ElementsAre(HasSubstr("result.json")));
+}
+
+}  // namespace
+}  // namespace miniray::train

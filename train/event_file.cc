@@ -1,0 +1,77 @@
+#include "train/event_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
+#include "train/crc32c.h"
+#include "train/tensorboard_event.pb.h"
+
+namespace miniray::train {
+namespace {
+
+std::string LittleEndian(uint64_t value, int bytes) {
+  std::string out;
+  for (int i = 0; i < bytes; ++i) {
+    out.push_back(static_cast<char>(value >> (8 * i)));
+  }
+  return out;
+}
+
+std::string MaskedCrc(absl::string_view bytes) {
+  const uint32_t crc = Crc32c(bytes);
+  return LittleEndian(((crc >> 15) | (crc << 17)) + 0xa282ead8u, 4);
+}
+
+std::string Record(const tensorboard::Event& event) {
+  const std::string data = event.SerializeAsString();
+  const std::string length = LittleEndian(data.size(), 8);
+  return absl::StrCat(length, MaskedCrc(length), data, MaskedCrc(data));
+}
+
+double UnixSeconds(absl::Time time) {
+  return static_cast<double>(absl::ToUnixMicros(time)) / 1e6;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) return "localhost";
+  std::string host = name;
+  std::replace(host.begin(), host.end(), '/', '_');
+  return host;
+}
+
+}  // namespace
+
+absl::StatusOr<EventFile> EventFile::Create(const std::string& folder,
+                                            absl::Time now) {
+  MR_ASSIGN_OR_RETURN(AppendedFile file,
+                      AppendedFile::Open(absl::StrFormat(
+                          "%s/events.out.tfevents.%010d.%s", folder,
+                          absl::ToUnixSeconds(now), HostName())));
+  tensorboard::Event version;
+  version.set_wall_time(UnixSeconds(now));
+  version.set_file_version("brain.Event:2");
+  MR_RETURN_IF_ERROR(file.Append(Record(version)));
+  return EventFile(std::move(file));
+}
+
+absl::Status EventFile::AddScalars(
+    int64_t step, absl::Time time,
+    const std::map<std::string, double>& scalars) {
+  tensorboard::Event event;
+  event.set_wall_time(UnixSeconds(time));
+  event.set_step(step);
+  for (const auto& [tag, value] : scalars) {
+    auto* point = event.mutable_summary()->add_value();
+    point->set_tag(ToUtf8(tag));
+    point->set_simple_value(static_cast<float>(value));
+  }
+  return file_.Append(Record(event));
+}
+
+}  // namespace miniray::train

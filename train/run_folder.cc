@@ -1,0 +1,100 @@
+#include "train/run_folder.h"
+
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/files.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::train {
+namespace {
+
+// What TensorBoard shows of an epoch, by tag.
+std::map<std::string, double> Scalars(const EpochResult& result) {
+  std::map<std::string, double> scalars;
+  const std::pair<const char*, const Metrics*> kinds[] = {
+      {"/mean", &result.metrics}, {"/min", &result.min}, {"/max", &result.max}};
+  for (const auto& [kind, metrics] : kinds) {
+    for (const auto& [name, value] : *metrics) {
+      scalars[absl::StrCat(name, kind)] = value;
+    }
+  }
+  scalars["seconds/epoch"] = result.seconds;
+  scalars["seconds/compute"] = result.timing.compute;
+  scalars["seconds/wait"] = result.timing.wait;
+  scalars["seconds/sync"] = result.timing.sync;
+  return scalars;
+}
+
+}  // namespace
+
+absl::Status CheckRunName(const std::string& name) {
+  if (!absl::StrContains(name, '/') && name.find('\0') == std::string::npos &&
+      name != "." && name != "..") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "name must be that of a folder, without '/', got '", name, "'"));
+}
+
+absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(
+    const std::string& storage_path, const std::string& name) {
+  MR_RETURN_IF_ERROR(CheckRunName(name));
+  const absl::Time now = absl::Now();
+  const std::string folder =
+      name.empty() ? NewId(absl::FormatTime("%Y-%m-%d_%H-%M-%S", now,
+                                            absl::LocalTimeZone()))
+                   : name;
+  std::error_code error;
+  const std::string path =
+      (std::filesystem::absolute(storage_path, error) / folder).string();
+  if (error) {
+    return ErrnoStatus(error.value(),
+                       absl::StrCat("storage_path '", storage_path, "'"));
+  }
+  MR_RETURN_IF_ERROR(Annotate(MakeDirectories(path), "storage_path"));
+  MR_ASSIGN_OR_RETURN(AppendedFile history,
+                      AppendedFile::Open(path + "/history.jsonl"));
+  if (history.initial_bytes() > 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the folder ", path,
+                     " has the epochs of another training; use another name, "
+                     "or remove it"));
+  }
+  MR_ASSIGN_OR_RETURN(EventFile events, EventFile::Create(path, now));
+  return std::unique_ptr<RunFolder>(
+      new RunFolder(path, std::move(history), std::move(events)));
+}
+
+RunFolder::RunFolder(std::string path, AppendedFile history, EventFile events)
+    : path_(std::move(path)),
+      history_(std::move(history)),
+      events_(std::move(events)) {}
+
+void RunFolder::OnEpochEnd(TrainContext& context, const EpochResult& result) {
+  Check(context, history_.Append(result.ToJson() + "\n"));
+  Check(context,
+        events_.AddScalars(result.epoch, absl::Now(), Scalars(result)));
+}
+
+void RunFolder::OnTrainEnd(TrainContext& context, const Result& result) {
+  Check(context, history_.Flush());
+  Check(context, events_.Flush());
+  Check(context,
+        WriteFileAtomically(path_ + "/result.json", result.ToJson() + "\n"));
+}
+
+void RunFolder::Check(TrainContext& context,
+                      const absl::Status& written) const {
+  if (written.ok()) return;
+  context.Warn(
+      absl::StrCat("the run folder is not complete: ", written.message()));
+}
+
+}  // namespace miniray::train

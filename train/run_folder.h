@@ -1,0 +1,59 @@
+// The folder of a training: what it came to, for people, programs and
+// TensorBoard.
+//
+//   history.jsonl          a line of JSON an epoch: EpochResult::ToJson
+//   events.out.tfevents.*  the same numbers, for `tensorboard --logdir`
+//   result.json            Result::ToJson; once Train returns, after an error
+//   too
+
+#ifndef MINIRAY_TRAIN_RUN_FOLDER_H_
+#define MINIRAY_TRAIN_RUN_FOLDER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "train/appended_file.h"
+#include "train/callback.h"
+#include "train/event_file.h"
+
+namespace miniray::train {
+
+// A callback that trainers add themselves: TrainerOptions::storage_path.
+//
+// Lines and events are written as the epoch ends. A process killed at any
+// moment leaves whole lines, and at most a last one without its line feed.
+// What cannot be written is a warning, and is tried again with the next epoch.
+class RunFolder : public Callback {
+ public:
+  // Makes the folder `storage_path`/`name` and begins its files. An empty name
+  // is made up: the time, and what makes it unique.
+  //
+  // Errors: ALREADY_EXISTS, the folder has the epochs of another training.
+  // Those of the file system: nothing is lost yet.
+  static absl::StatusOr<std::unique_ptr<RunFolder>> Create(
+      const std::string& storage_path, const std::string& name);
+
+  // Absolute.
+  const std::string& path() const { return path_; }
+
+  void OnEpochEnd(TrainContext& context, const EpochResult& result) override;
+  void OnTrainEnd(TrainContext& context, const Result& result) override;
+
+ private:
+  RunFolder(std::string path, AppendedFile history, EventFile events);
+
+  void Check(TrainContext& context, const absl::Status& written) const;
+
+  const std::string path_;
+  AppendedFile history_;
+  EventFile events_;
+};
+
+// INVALID_ARGUMENT unless `name` can be that of a folder in another; empty can.
+absl::Status CheckRunName(const std::string& name);
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_RUN_FOLDER_H_
