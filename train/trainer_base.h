@@ -44,9 +44,10 @@ class TrainerBase {
   // Errors: INVALID_ARGUMENT, options that cannot be (before anything is
   // created). DEADLINE_EXCEEDED, workers found no place within start_timeout.
   // FAILED_PRECONDITION, it has trained already and was not shut down. What
-  // RunFolder::Create, Cluster::Connect and CreateWorker return. Else the error of a worker (of the first that fails: Train does not
-  // wait for the others), with the worker and, where it died, the cause, e.g.
-  // "epoch 4/50: worker 2 (GanWorker 'worker-2'): TrainEpoch: ... signal 9".
+  // RunFolder::Create, Cluster::Connect and CreateWorker return. Else the error
+  // of a worker (of the first that fails: Train does not wait for the others),
+  // with the worker and, where it died, the cause, e.g. "epoch 4/50: worker 2
+  // (GanWorker 'worker-2'): TrainEpoch: ... signal 9".
   absl::StatusOr<Result> Train(const RunOptions& run);
 
   // What the last Train has come to; after an error too, with the epochs before

@@ -8,29 +8,12 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "train/sharding.h"
 
 namespace miniray::ml {
 
-// The half-open range of item indices [begin, end).
-struct ShardRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t size() const { return end - begin; }
-
-  friend bool operator==(const ShardRange&, const ShardRange&) = default;
-};
-
-// Returns shard `shard_id` of `total` items cut into `num_shards` contiguous
-// ranges. The ranges are disjoint, cover [0, total) in order and differ in size
-// by at most one item, the longer ones first: 50,000 on 4 is 12,500 each, 10 on
-// 4 is 3, 3, 2, 2.
-//
-// Errors: InvalidArgument, with the numbers, for total < 0, num_shards < 1,
-// shard_id outside [0, num_shards), or more shards than items (a worker with
-// nothing to train on is never what was meant).
-absl::StatusOr<ShardRange> ContiguousShard(int64_t total, int shard_id,
-                                           int num_shards);
+using train::ContiguousShard;
+using train::ShardRange;
 
 // A request for a part of a split: its first `limit` items, then shard
 // `shard_id` of `num_shards` of those. The default is everything.

@@ -143,17 +143,18 @@ TEST_F(DataParallelTrainerTest, AStopIsALastEpoch) {
 }
 
 TEST_F(DataParallelTrainerTest, MetricsAreWeighedBySamplesOfTheShards) {
-  // 11 samples and 2 shards: 5 each, as the worker says.
+  // 11 samples and 2 shards: 6 and 5.
   QuadraticTrainer trainer(TwoWorkers(), {});
   const auto result = trainer.Train({.epochs = 1, .config = {{"samples", 11}}});
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->metrics().at("samples"), 10);
+  EXPECT_EQ(result->metrics().at("samples"), 11);
+  EXPECT_EQ(result->metrics().at("x"), (6 * 2 + 5 * 4) / 11.0);
   EXPECT_EQ(result->history[0].per_worker[1].at("samples"), 5);
   // From 0, half of the way to 4 and to 8.
   EXPECT_EQ(result->history[0].min,
             (Metrics{{"epoch", 0}, {"samples", 5}, {"x", 2}}));
   EXPECT_EQ(result->history[0].max,
-            (Metrics{{"epoch", 0}, {"samples", 5}, {"x", 4}}));
+            (Metrics{{"epoch", 0}, {"samples", 6}, {"x", 4}}));
 }
 
 // Worker 0 takes 0.3 s, worker 1 next to nothing: it waits 0.3 s, which is 0.15
@@ -194,13 +195,24 @@ TEST_F(DataParallelTrainerTest, ConfigReachesCreateWorkerAndLoadDataShard) {
   EXPECT_EQ(result->metrics().at("samples"), 20);
 }
 
+TEST_F(DataParallelTrainerTest, ShardsAreCutAsTheConfigSays) {
+  QuadraticTrainer trainer(TwoWorkers(), {});
+  const auto result = trainer.Train(
+      {.epochs = 1, .config = {{"samples", 5}, {"sharding", "strided"}}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(*trainer.workers()[0].Call<&QuadraticWorker::Items>().Get(),
+              ElementsAre(0, 2, 4));
+  EXPECT_THAT(*trainer.workers()[1].Call<&QuadraticWorker::Items>().Get(),
+              ElementsAre(1, 3));
+}
+
 TEST_F(DataParallelTrainerTest, AShardThatCannotBeLoadedNamesTheWorker) {
   QuadraticTrainer trainer(TwoWorkers(), {});
   const auto result = trainer.Train({.epochs = 1, .config = {{"samples", 1}}});
   EXPECT_THAT(
       std::string(result.status().message()),
       AllOf(HasSubstr("worker "), HasSubstr("'worker-"),
-            HasSubstr("LoadDataShard"), HasSubstr("more shards than samples")));
+            HasSubstr("LoadDataShard"), HasSubstr("2 shards of only 1 items")));
   EXPECT_TRUE(trainer.events.empty());
 }
 

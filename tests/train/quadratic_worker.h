@@ -10,12 +10,14 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
 #include "tests/ps/tensors.h"
 #include "train/data_parallel_trainer.h"
+#include "train/sharding.h"
 
 namespace miniray::train {
 
@@ -43,7 +45,7 @@ class QuadraticWorker {
     ++epochs_trained_;
     return {{"x", x_},
             {"epoch", static_cast<double>(epoch)},
-            {"samples", static_cast<double>(samples_)}};
+            {"samples", static_cast<double>(items_.size())}};
   }
 
   NamedTensors GetWeights() const { return {{"x", ps::Floats({x_})}}; }
@@ -53,19 +55,19 @@ class QuadraticWorker {
     return absl::OkStatus();
   }
 
-  // The shard of 10 samples: worker 0 of 2 has 5 of them.
+  // Of 10 samples: worker 0 of 2 has 5 of them.
   absl::Status LoadDataShard(int shard_id, int num_shards,
                              const Config& config) {
     if (shard_id != worker_id_) return absl::InternalError("another's shard");
     MR_ASSIGN_OR_RETURN(const int64_t samples, config.GetInt("samples", 10));
-    if (samples < num_shards) {
-      return absl::InvalidArgumentError("more shards than samples");
-    }
-    samples_ = samples / num_shards;
+    MR_ASSIGN_OR_RETURN(const Sharding sharding, ShardingFromConfig(config));
+    MR_ASSIGN_OR_RETURN(items_,
+                        ShardItems(samples, shard_id, num_shards, sharding));
     MR_ASSIGN_OR_RETURN(epoch_seconds_, config.GetDouble("epoch_seconds", 0));
     return absl::OkStatus();
   }
 
+  std::vector<int64_t> Items() const { return items_; }
   int EpochsTrained() const { return epochs_trained_; }
   int64_t Pid() const { return getpid(); }
   double Scaled(double factor) const { return x_ * factor; }
@@ -83,15 +85,16 @@ class QuadraticWorker {
   const float target_;
   const float lr_;
   const Fault fault_;
-  int64_t samples_ = 0;
+  std::vector<int64_t> items_;
   double epoch_seconds_ = 0;  // How slow worker 0 is.
   int epochs_trained_ = 0;
 };
 MINIRAY_ACTOR(QuadraticWorker, Constructor<int, float, float, float, Fault>,
               &QuadraticWorker::TrainEpoch, &QuadraticWorker::GetWeights,
               &QuadraticWorker::SetWeights, &QuadraticWorker::LoadDataShard,
-              &QuadraticWorker::EpochsTrained, &QuadraticWorker::Pid,
-              &QuadraticWorker::Scaled, &QuadraticWorker::Nudge);
+              &QuadraticWorker::EpochsTrained, &QuadraticWorker::Items,
+              &QuadraticWorker::Pid, &QuadraticWorker::Scaled,
+              &QuadraticWorker::Nudge);
 
 // Worker i starts at 0 and goes for targets[i], half of the way each epoch.
 struct Problem {
