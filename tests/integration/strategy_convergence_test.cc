@@ -58,9 +58,10 @@ TEST_F(StrategyConvergenceTest, TrainsAndSaysWhatHeld) {
   for (const std::string name :
        {"every strategy, one process, 0", "every strategy, average, 0",
         "every strategy, median, 0", "every strategy, diloco, 0",
-        "gradients, adam, 0", "rare synchronisations, average, 0", "rare synchronisations, diloco, 0",
-        "broken worker, average, 0", "broken worker, average, 1",
-        "broken worker, median, 0", "broken worker, median, 1"}) {
+        "gradients, adam, 0", "rare synchronisations, average, 0",
+        "rare synchronisations, diloco, 0", "broken worker, average, 0",
+        "broken worker, average, 1", "broken worker, median, 0",
+        "broken worker, median, 1"}) {
     ASSERT_TRUE(rows.contains(name)) << name << " is not in " << rows;
   }
   EXPECT_EQ(rows.size(), 11u);
