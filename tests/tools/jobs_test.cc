@@ -73,7 +73,8 @@ class JobsTest : public CommandTest {
     return Eventually([&] { return StateOf(id) == "JOB_STATE_" + state; });
   }
   static pid_t HeadPid() {
-    for (const ProcessRecord& record : ListProcessRecords().value()) {
+    const auto records = ListProcessRecords();
+    for (const ProcessRecord& record : records.value()) {
       if (record.role == ProcessRole::kHead) return record.pid;
     }
     ADD_FAILURE() << "there is no head";
