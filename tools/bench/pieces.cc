@@ -148,7 +148,8 @@ absl::Status MeasureWith(const Cluster& cluster, const havoc::Network& network,
 absl::Status Measure(Table* table) {
   MR_RETURN_IF_ERROR(CheckFlags());
   const int nodes = absl::GetFlag(FLAGS_workers) + 1;
-  MR_ASSIGN_OR_RETURN(const std::string miniray, internal::FindMinirayProgram());
+  MR_ASSIGN_OR_RETURN(const std::string miniray,
+                      internal::FindMinirayProgram());
   MR_ASSIGN_OR_RETURN(const std::string folder, RuntimeDirectory());
   MR_RETURN_IF_ERROR(MakeDirectories(folder, 0700));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<havoc::Network> network,
