@@ -115,8 +115,8 @@ class ClientImpl : public Client {
     return absl::UnavailableError(absl::StrCat(
         "no head answers at ", options_.head_address, " within ",
         absl::FormatDuration(options_.connect_timeout), " (", status.message(),
-        "); check the address. Where a head was killed, 'miniray status "
-        "--address ",
+        "); check the address, or start one with 'miniray start --head'. Where "
+        "a head was killed, 'miniray status --address ",
         options_.head_address, "' says how to go on with its cluster"));
   }
 
