@@ -166,6 +166,7 @@ class Daemon
 
   void Attach() {
     attached_ = true;
+    AddToken(&context_, "");
     stub_->async()->AttachNode(&context_, this);
     v1::NodeMessage message;
     v1::RegisterNode* node = message.mutable_register_node();
