@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
 #include "tests/ps/exchange_worker.h"
+#include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -118,6 +119,45 @@ class ExchangeTest : public ::testing::Test {
     for (size_t i = 1; i < workers_.size(); ++i) {
       ExpectSame(WeightsOf(i), first);
     }
+  }
+
+  // Trains, and synchronises for the `sync`-th time, from 0; if the killer says
+  // that it is time, one of `victims` dies within `soon`: before it works on
+  // that, in the middle of it, or after.
+  absl::StatusOr<SyncResult> SyncUnderFire(
+      const ActorHandle<ParameterServer>& server, int sync, Killer* killer,
+      const std::vector<AnyActorHandle>& victims, absl::Duration soon) {
+    Train(sync);
+    auto call = server.With({.max_retries = -1})
+                    .template Call<&ParameterServer::SyncOnce>(
+                        handles_, absl::StrCat(sync));
+    if (killer->IsTime()) {
+      killer->Kill(victims[killer->Random() % victims.size()], soon);
+    }
+    absl::StatusOr<SyncResult> result = call.Get();
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (result.ok()) {
+      EXPECT_EQ(result->version, sync + 1);
+    }
+    return result;
+  }
+
+  // Checks that each of `syncs` synchronisations counts once and that all
+  // workers have the same; ends all, and returns the weights.
+  NamedTensors EndRun(const ActorHandle<ParameterServer>& server, int syncs) {
+    const auto stats = server.With({.max_retries = -1})
+                           .template Call<&ParameterServer::GetStats>()
+                           .Get();
+    EXPECT_TRUE(stats.ok()) << stats.status();
+    if (stats.ok()) {
+      EXPECT_EQ(stats->version, syncs);
+      EXPECT_EQ(stats->num_syncs, syncs);
+    }
+    ExpectAllTheSame();
+    NamedTensors weights = WeightsOf(0);
+    EXPECT_TRUE(StopParameterServer(server).ok());
+    EndWorkers();
+    return weights;
   }
 
   static std::string Folder(absl::string_view name) {

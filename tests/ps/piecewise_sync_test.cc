@@ -551,37 +551,16 @@ class PiecewiseSurvivalTest : public PiecewiseSyncTest,
     EXPECT_TRUE(server.WaitReady().ok());
     int in_pieces = 0;
     for (int sync = 0; sync < kSyncs; ++sync) {
-      Train(sync);
-      auto call =
-          server.With({.max_retries = -1})
-              .Call<&ParameterServer::SyncOnce>(handles_, absl::StrCat(sync));
-      if (killer.IsTime()) {
-        // Before, while or after it pulls, pushes, saves.
-        killer.Kill(server, absl::Milliseconds(25));
-      }
-      const auto result = call.Get();
-      EXPECT_TRUE(result.ok()) << result.status();
+      const auto result = SyncUnderFire(server, sync, &killer, {server},
+                                        absl::Milliseconds(25));
       if (!result.ok()) return {};
-      EXPECT_EQ(result->version, sync + 1);
       in_pieces += result->num_pieces > 0;
     }
     EXPECT_EQ(killer.kills_left(), 0);
     if (kills == 0) {
       EXPECT_EQ(in_pieces, kSyncs - 1);
     }
-    const auto stats = server.With({.max_retries = -1})
-                           .Call<&ParameterServer::GetStats>()
-                           .Get();
-    EXPECT_TRUE(stats.ok()) << stats.status();
-    if (stats.ok()) {
-      EXPECT_EQ(stats->version, kSyncs);
-      EXPECT_EQ(stats->num_syncs, kSyncs);
-    }
-    ExpectAllTheSame();
-    NamedTensors weights = WeightsOf(0);
-    EXPECT_TRUE(server.Kill().ok());
-    EndWorkers();
-    return weights;
+    return EndRun(server, kSyncs);
   }
 };
 

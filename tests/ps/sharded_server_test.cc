@@ -288,34 +288,12 @@ class ShardedSurvivalTest : public ShardedServerTest,
       EXPECT_TRUE(victim.WaitReady().ok());
     }
     for (int sync = 0; sync < kSyncs; ++sync) {
-      Train(sync);
-      auto call =
-          server.With({.max_retries = -1})
-              .Call<&ParameterServer::SyncOnce>(handles_, absl::StrCat(sync));
-      if (killer.IsTime()) {
-        // Before, while or after it pulls, prepares, commits, pushes.
-        killer.Kill(victims[killer.Random() % victims.size()],
-                    absl::Milliseconds(30));
-      }
-      const auto result = call.Get();
-      EXPECT_TRUE(result.ok()) << result.status();
+      const auto result =
+          SyncUnderFire(server, sync, &killer, victims, absl::Milliseconds(30));
       if (!result.ok()) return {};
-      EXPECT_EQ(result->version, sync + 1);
     }
     EXPECT_EQ(killer.kills_left(), 0);
-    const auto stats = server.With({.max_retries = -1})
-                           .Call<&ParameterServer::GetStats>()
-                           .Get();
-    EXPECT_TRUE(stats.ok()) << stats.status();
-    if (stats.ok()) {
-      EXPECT_EQ(stats->version, kSyncs);
-      EXPECT_EQ(stats->num_syncs, kSyncs);
-    }
-    ExpectAllTheSame();
-    NamedTensors weights = WeightsOf(0);
-    EXPECT_TRUE(StopParameterServer(server).ok());
-    EndWorkers();
-    return weights;
+    return EndRun(server, kSyncs);
   }
 };
 
