@@ -1,66 +1,365 @@
 #include "ps/gradient_client.h"
 
+#include <algorithm>
+#include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
+#include "ps/check_weights.h"
+#include "ps/tensor_info.h"
+#include "ps/weight_message.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
+namespace {
+
+const CallOptions kRetries = {.max_retries = -1};
+
+template <auto Method, class R, class... Args>
+ObjectRef<R> CallTo(const AnyActorHandle& shard, const Args&... args) {
+  return shard.CallByNameWith<R>(kRetries, MethodName<Method>(), args...);
+}
+
+bool IsWhole(const at::Tensor& tensor, const TensorPart& place) {
+  return tensor.sizes() == at::IntArrayRef(place.shape);
+}
+
+}  // namespace
+
 GradientClient::GradientClient(ActorHandle<ParameterServer> server,
                                int worker_id)
     : server_(std::move(server)), worker_id_(worker_id) {}
 
+absl::Status GradientClient::Named(size_t shard,
+                                   const absl::Status& error) const {
+  if (!IsSharded()) return error;
+  return Annotate(error, absl::StrCat("shard ", shard, " of ", shards_.size()));
+}
+
+int64_t GradientClient::version() const {
+  int64_t oldest = std::numeric_limits<int64_t>::max();
+  for (const Shard& shard : shards_) {
+    oldest = std::min(oldest, shard.held.version);
+  }
+  return shards_.empty() ? 0 : oldest;
+}
+
+absl::Status GradientClient::FindShards() {
+  if (!shards_.empty()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<AnyActorHandle> actors,
+      server_.With(kRetries).Call<&ParameterServer::GetShards>().Get());
+  for (const AnyActorHandle& actor : actors) shards_.push_back({actor});
+  if (shards_.empty()) shards_.push_back({server_});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<JoinReply>> GradientClient::JoinAll(
+    const NamedTensors& weights, const std::vector<std::string>& buffers) {
+  std::vector<ModelPart> parts;
+  if (IsSharded()) {
+    MR_RETURN_IF_ERROR(CheckForm(weights, absl::StrCat("worker ", worker_id_)));
+    auto cut = CutModel(weights, static_cast<int64_t>(shards_.size()));
+    if (!cut.ok()) {
+      return Annotate(cut.status(), absl::StrCat("worker ", worker_id_));
+    }
+    parts = *std::move(cut);
+  }
+  std::vector<ObjectRef<JoinReply>> calls;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    calls.push_back(CallTo<&ParameterServer::JoinGradients, JoinReply>(
+        shards_[i].actor, worker_id_,
+        IsSharded() ? TensorsOfPart(weights, parts[i]) : weights, buffers));
+  }
+  std::vector<JoinReply> replies;
+  absl::Status first_error;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    absl::StatusOr<JoinReply> reply = calls[i].Get();
+    first_error.Update(Named(i, reply.status()));
+    if (reply.ok()) replies.push_back(*std::move(reply));
+  }
+  if (!first_error.ok()) return first_error;
+  return replies;
+}
+
 absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Join(
     const NamedTensors& weights, const std::vector<std::string>& buffers) {
+  MR_RETURN_IF_ERROR(FindShards());
+  MR_ASSIGN_OR_RETURN(std::vector<JoinReply> replies,
+                      JoinAll(weights, buffers));
+  const auto lacks_weights = [](const JoinReply& reply) {
+    return reply.model.version == 0;
+  };
+  if (std::any_of(replies.begin(), replies.end(), lacks_weights)) {
+    // The server in front sees to it that all begin with one worker's.
+    MR_RETURN_IF_ERROR(
+        server_.With(kRetries)
+            .Call<&ParameterServer::JoinGradients>(worker_id_, weights, buffers)
+            .Get()
+            .status());
+    MR_ASSIGN_OR_RETURN(replies, JoinAll(weights, buffers));
+  }
+  if (std::any_of(replies.begin(), replies.end(), lacks_weights)) {
+    return absl::UnavailableError(
+        "a shard of the parameter server has just lost its weights; it "
+        "restarts "
+        "with them where state_dir is set");
+  }
+  std::vector<PushTerms> terms;
+  last_sequence_ = 0;
+  for (const JoinReply& reply : replies) {
+    last_sequence_ = std::max(last_sequence_, reply.last_sequence);
+    terms.push_back(reply.terms);
+  }
+  for (size_t i = 0; i < replies.size(); ++i) {
+    Adopt(i, replies[i].model, replies[i].terms);
+    shards_[i].answered = last_sequence_;
+  }
+  MR_RETURN_IF_ERROR(AdoptForm(terms));
+  if (IsSharded()) {
+    // Each has seen its part alone.
+    MR_RETURN_IF_ERROR(CheckLayout(weights, model_.layout,
+                                   absl::StrCat("worker ", worker_id_),
+                                   "the parameter server"));
+  }
+  MR_RETURN_IF_ERROR(GiveUpTornGradient(replies));
+  return Whole();
+}
+
+void GradientClient::Adopt(size_t shard, VersionedWeights model,
+                           const PushTerms& terms) {
+  shards_[shard].held = std::move(model);
+  shards_[shard].places = terms.places;
+}
+
+absl::Status GradientClient::AdoptForm(const std::vector<PushTerms>& terms) {
+  terms_ = terms.front();
+  if (!IsSharded()) return absl::OkStatus();
+  std::vector<std::string> buffers;
+  for (const PushTerms& of_shard : terms) {
+    buffers.insert(buffers.end(), of_shard.buffers.begin(),
+                   of_shard.buffers.end());
+  }
+  MR_ASSIGN_OR_RETURN(const ReadOnly<NamedTensors> whole, Whole());
   MR_ASSIGN_OR_RETURN(
-      JoinReply reply,
-      server_.With(Retries())
-          .Call<&ParameterServer::JoinGradients>(worker_id_, weights, buffers)
-          .Get());
-  version_ = reply.model.version;
-  last_sequence_ = reply.last_sequence;
-  return std::move(reply.model.weights);
+      parts_, CutModel(whole.value, static_cast<int64_t>(shards_.size())));
+  model_ = ModelSnapshot();
+  model_.layout = ModelLayout::Of(whole.value);
+  MR_ASSIGN_OR_RETURN(model_.info, MakeInfo(whole.value, buffers));
+  model_.weights = whole.value;
+  return absl::OkStatus();
+}
+
+absl::Status GradientClient::GiveUpTornGradient(
+    const std::vector<JoinReply>& replies) {
+  // In rounds versions tell all, and clocks hold up nobody.
+  if (terms_.in_rounds) return absl::OkStatus();
+  std::vector<size_t> behind;
+  std::vector<ObjectRef<PushReply>> calls;
+  for (size_t i = 0; i < replies.size(); ++i) {
+    if (replies[i].last_sequence == last_sequence_) continue;
+    const GradientPush push = {
+        .id = {.worker = worker_id_, .sequence = last_sequence_},
+        .version = shards_[i].held.version,
+        .left_out = true};
+    behind.push_back(i);
+    calls.push_back(CallTo<&ParameterServer::PushGradients, PushReply>(
+        shards_[i].actor, ReadOnly<GradientPush>{push}));
+  }
+  absl::Status first_error;
+  for (size_t k = 0; k < calls.size(); ++k) {
+    absl::StatusOr<PushReply> reply = calls[k].Get();
+    if (reply.ok()) {
+      shards_[behind[k]].held = std::move(reply->model);
+    } else if (!absl::IsDeadlineExceeded(reply.status())) {
+      // Its wait was too long; it is taken.
+      first_error.Update(Named(behind[k], reply.status()));
+    }
+  }
+  return first_error;
+}
+
+absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Whole() const {
+  if (!IsSharded()) return shards_.front().held.weights;
+  ReadOnly<NamedTensors> whole;
+  std::vector<WeightMessage> cut(shards_.size());
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const NamedTensors& tensors = shards_[i].held.weights.value;
+    const std::vector<TensorPart>& places = shards_[i].places;
+    if (tensors.size() != places.size()) {
+      return Named(i, absl::InternalError("its part has lost tensors"));
+    }
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      if (places[k].begin == 0) whole.value.push_back(tensors[k]);
+      if (IsWhole(tensors[k].second, places[k])) continue;
+      cut[i].tensors.push_back(tensors[k]);
+      cut[i].parts.push_back(places[k]);
+    }
+  }
+  std::vector<const WeightMessage*> messages;
+  for (const WeightMessage& message : cut) messages.push_back(&message);
+  MR_ASSIGN_OR_RETURN(NamedTensors joined, JoinParts(messages));
+  auto next = joined.begin();
+  for (auto& [name, tensor] : whole.value) {
+    if (next == joined.end() || next->first != name) continue;
+    tensor = std::move((next++)->second);
+  }
+  return whole;
+}
+
+absl::StatusOr<std::vector<GradientPush>> GradientClient::PushesOf(
+    const ReadOnly<NamedTensors>& gradients) const {
+  std::vector<GradientPush> pushes(shards_.size());
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    pushes[i].id = {.worker = worker_id_, .sequence = last_sequence_ + 1};
+    pushes[i].version = shards_[i].held.version;
+  }
+  if (!IsSharded()) {
+    pushes.front().gradients = gradients.value;
+    return pushes;
+  }
+  // What one shard would refuse must not reach the others.
+  const std::string who = absl::StrCat("worker ", worker_id_);
+  NamedTensors complete = gradients.value;
+  MR_RETURN_IF_ERROR(GradientModel::CheckAndComplete(model_, who, &complete));
+  absl::Status finite;
+  if (terms_.non_finite != NonFinitePolicy::kAllow) {
+    finite = CheckFinite(gradients.value, who);
+  }
+  if (!finite.ok()) {
+    if (terms_.non_finite == NonFinitePolicy::kRefuse) return finite;
+    LOG(WARNING) << "left out of a step: " << finite.message();
+    for (GradientPush& push : pushes) push.left_out = true;
+    return pushes;
+  }
+  size_t next = 0;  // Of the gradients: buffers may be missing.
+  std::vector<const at::Tensor*> given(model_.weights.size(), nullptr);
+  for (size_t i = 0; i < given.size() && next < gradients.value.size(); ++i) {
+    if (gradients.value[next].first == model_.weights[i].first) {
+      given[i] = &gradients.value[next++].second;
+    }
+  }
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    ModelPart part;
+    for (const TensorRange& range : parts_[i]) {
+      if (given[range.tensor] != nullptr) part.push_back(range);
+    }
+    pushes[i].gradients = TensorsOfPart(complete, part);
+  }
+  return pushes;
+}
+
+std::vector<size_t> GradientClient::TargetsOf(int64_t sequence) const {
+  std::vector<size_t> targets;
+  int64_t oldest = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (shards_[i].answered >= sequence) continue;
+    targets.push_back(i);
+    oldest = std::min(oldest, shards_[i].held.version);
+  }
+  if (terms_.in_rounds) {
+    std::erase_if(targets,
+                  [&](size_t i) { return shards_[i].held.version > oldest; });
+  }
+  return targets;
 }
 
 absl::StatusOr<PushReply> GradientClient::Push(
     const ReadOnly<NamedTensors>& gradients) {
-  if (version_ == 0) {
+  if (version() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "worker ", worker_id_, " has no weights of the server; call Join"));
   }
-  const PushId id = {.worker = worker_id_, .sequence = last_sequence_ + 1};
-  absl::StatusOr<PushReply> reply =
-      server_.With(Retries())
-          .Call<&ParameterServer::PushGradients>(gradients, version_, id)
-          .Get();
-  if (absl::IsOutOfRange(reply.status())) {
-    // The server restarted from an older version than it had given out.
-    LOG(WARNING) << reply.status().message();
-    reply = PushReply();
-    MR_ASSIGN_OR_RETURN(reply->model.weights, Pull());
-    reply->model.version = version_;
-    return reply;
+  const int64_t sequence = last_sequence_ + 1;
+  MR_ASSIGN_OR_RETURN(std::vector<GradientPush> pushes, PushesOf(gradients));
+  const std::vector<size_t> targets = TargetsOf(sequence);
+  std::vector<ObjectRef<PushReply>> calls;
+  for (const size_t i : targets) {
+    calls.push_back(CallTo<&ParameterServer::PushGradients, PushReply>(
+        shards_[i].actor, ReadOnly<GradientPush>{std::move(pushes[i])}));
   }
-  if (!reply.ok()) return reply;
-  version_ = reply->model.version;
-  last_sequence_ = id.sequence;
-  return reply;
+  PushReply all = {.accepted = true};
+  absl::Status first_error;
+  // All are waited for: until then they read the gradients.
+  for (size_t k = 0; k < targets.size(); ++k) {
+    Shard& shard = shards_[targets[k]];
+    absl::StatusOr<PushReply> reply = calls[k].Get();
+    if (absl::IsOutOfRange(reply.status())) {
+      // The server restarted from an older version than it had given out.
+      LOG(WARNING) << reply.status().message();
+      reply = PushReply();
+      const absl::Status pulled = PullShard(targets[k]);
+      if (!pulled.ok()) {
+        first_error.Update(pulled);
+        continue;
+      }
+    } else if (!reply.ok()) {
+      first_error.Update(Named(targets[k], reply.status()));
+      continue;
+    } else {
+      shard.held = std::move(reply->model);
+    }
+    shard.answered = sequence;
+    all.accepted = all.accepted && reply->accepted;
+    all.repeated = all.repeated || reply->repeated;
+    all.staleness = std::max(all.staleness, reply->staleness);
+    all.lr_scale = std::min(all.lr_scale, reply->lr_scale);
+  }
+  if (!first_error.ok()) return first_error;
+  last_sequence_ = sequence;
+  all.model.version = version();
+  MR_ASSIGN_OR_RETURN(all.model.weights, Whole());
+  // The memory of older ones is used again.
+  if (IsSharded()) model_.weights = all.model.weights.value;
+  return all;
+}
+
+absl::Status GradientClient::PullShard(size_t shard) {
+  absl::StatusOr<PullReply> reply =
+      CallTo<&ParameterServer::PullVersionedWeights, PullReply>(
+          shards_[shard].actor)
+          .Get();
+  if (!reply.ok()) return Named(shard, reply.status());
+  Adopt(shard, std::move(reply->model), reply->terms);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Pull() {
-  MR_ASSIGN_OR_RETURN(VersionedWeights model,
-                      server_.With(Retries())
-                          .Call<&ParameterServer::PullVersionedWeights>()
-                          .Get());
-  version_ = model.version;
-  return std::move(model.weights);
+  MR_RETURN_IF_ERROR(FindShards());
+  std::vector<ObjectRef<PullReply>> calls;
+  for (const Shard& shard : shards_) {
+    calls.push_back(
+        CallTo<&ParameterServer::PullVersionedWeights, PullReply>(shard.actor));
+  }
+  std::vector<PullReply> replies;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    absl::StatusOr<PullReply> reply = calls[i].Get();
+    if (!reply.ok()) return Named(i, reply.status());
+    replies.push_back(*std::move(reply));
+  }
+  std::vector<PushTerms> terms;
+  for (size_t i = 0; i < replies.size(); ++i) {
+    Adopt(i, std::move(replies[i].model), replies[i].terms);
+    terms.push_back(std::move(replies[i].terms));
+  }
+  MR_RETURN_IF_ERROR(AdoptForm(terms));
+  return Whole();
 }
 
 absl::Status GradientClient::Leave() {
-  return server_.With(Retries())
-      .Call<&ParameterServer::LeaveGradients>(worker_id_)
-      .Get();
+  MR_RETURN_IF_ERROR(FindShards());
+  std::vector<ObjectRef<void>> calls;
+  for (const Shard& shard : shards_) {
+    calls.push_back(CallTo<&ParameterServer::LeaveGradients, void>(shard.actor,
+                                                                   worker_id_));
+  }
+  absl::Status first_error;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    first_error.Update(Named(i, calls[i].Get()));
+  }
+  return first_error;
 }
 
 }  // namespace miniray::ps

@@ -13,10 +13,17 @@
 // It numbers the gradients, so that one that is sent again, because the server
 // was killed, is not used twice, and knows which version of the weights the
 // worker has.
+//
+// With several shards it cuts gradients into parts, sends each to its shard at
+// once, and puts the replies together. Shards agree on nothing between them: if
+// they are at different versions, for a worker died in the middle of a push, or
+// one was dropped by one shard and not by another, then in rounds a push goes
+// to those that are furthest behind alone, until all are level.
 
 #ifndef MINIRAY_PS_GRADIENT_CLIENT_H_
 #define MINIRAY_PS_GRADIENT_CLIENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +31,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps/gradient_messages.h"
+#include "ps/gradient_model.h"
+#include "ps/model_cut.h"
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
@@ -42,7 +51,9 @@ class GradientClient {
   // has restarted.
   //
   // buffers: names of tensors that are no parameters (train/gradients.h).
-  // Errors: of ParameterServer::JoinGradients.
+  // Errors: of ParameterServer::JoinGradients. INVALID_ARGUMENT, the model has
+  // fewer parts than the server has shards. UNAVAILABLE and others, beginning
+  // with "shard 1 of 3": it is dead for good.
   absl::StatusOr<ReadOnly<NamedTensors>> Join(
       const NamedTensors& weights, const std::vector<std::string>& buffers);
 
@@ -51,11 +62,14 @@ class GradientClient {
   //
   // If the server has lost the versions since its last save, the gradient is
   // left out (`accepted` is false), and the reply has the weights that the
-  // server has gone back to.
+  // server has gone back to. Of several shards: `accepted` if all parts went
+  // into a step, `repeated` if one had been taken before; the largest staleness
+  // and the smallest scale.
   //
   // Errors: FAILED_PRECONDITION, Join was not called. Of
   // ParameterServer::PushGradients; after DEADLINE_EXCEEDED call again with the
-  // same gradients to go on waiting.
+  // same gradients to go on waiting: shards that have taken their part are not
+  // sent it again.
   absl::StatusOr<PushReply> Push(const ReadOnly<NamedTensors>& gradients);
 
   // Returns the server's newest weights; the next gradients are of these.
@@ -64,15 +78,48 @@ class GradientClient {
   // Others wait for this worker no more; it may join again.
   absl::Status Leave();
 
-  int64_t version() const { return version_; }  // Of the worker's weights.
+  // Of the worker's weights; the oldest of several shards.
+  int64_t version() const;
 
  private:
-  CallOptions Retries() const { return {.max_retries = -1}; }
+  // One of several, or the server itself.
+  struct Shard {
+    AnyActorHandle actor;
+    VersionedWeights held;  // Its part of the worker's weights; 0: none.
+    std::vector<TensorPart> places;
+    int64_t answered = 0;  // The gradient that it has answered last.
+  };
+
+  bool IsSharded() const { return shards_.size() > 1; }
+  absl::Status FindShards();
+  // Joins all shards with their parts of the weights.
+  absl::StatusOr<std::vector<JoinReply>> JoinAll(
+      const NamedTensors& weights, const std::vector<std::string>& buffers);
+  // What all shards say belongs together.
+  void Adopt(size_t shard, VersionedWeights model, const PushTerms& terms);
+  absl::Status AdoptForm(const std::vector<PushTerms>& terms);
+  // A gradient that has reached some shards before this process's time will not
+  // reach the others.
+  absl::Status GiveUpTornGradient(const std::vector<JoinReply>& replies);
+  // The parts of what is held, put together; those of the model's tensors that
+  // are not cut are not copied.
+  absl::StatusOr<ReadOnly<NamedTensors>> Whole() const;
+  // What goes to each shard; checked where there are several.
+  absl::StatusOr<std::vector<GradientPush>> PushesOf(
+      const ReadOnly<NamedTensors>& gradients) const;
+  // Those that wait for this gradient.
+  std::vector<size_t> TargetsOf(int64_t sequence) const;
+  absl::Status PullShard(size_t shard);
+  absl::Status Named(size_t shard, const absl::Status& error) const;
 
   const ActorHandle<ParameterServer> server_;
   const int worker_id_;
-  int64_t version_ = 0;        // 0: it has not joined.
-  int64_t last_sequence_ = 0;  // Of its gradients that the server answered.
+  std::vector<Shard> shards_;  // Empty: not asked for yet.
+  int64_t last_sequence_ = 0;  // Of its gradients that were answered by all.
+  // Of several shards:
+  PushTerms terms_;      // What they have in common.
+  ModelSnapshot model_;  // The whole one's form.
+  std::vector<ModelPart> parts_;
 };
 
 }  // namespace miniray::ps

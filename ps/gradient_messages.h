@@ -5,9 +5,12 @@
 #define MINIRAY_PS_GRADIENT_MESSAGES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "ps/server_options.h"
 #include "ps/staleness.h"
+#include "ps/weight_message.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "runtime/wire/codec.h"
 
@@ -21,11 +24,40 @@ struct VersionedWeights {
 };
 MINIRAY_STRUCT(VersionedWeights, version, weights);
 
+// What a worker must know of a server, or of one of its shards, to push to it.
+struct PushTerms {
+  bool in_rounds = false;  // As StepsInRounds says.
+  NonFinitePolicy non_finite = NonFinitePolicy::kRefuse;
+  std::vector<std::string> buffers;  // Names of those among its tensors.
+  // Where a shard's tensors lie in the whole model; empty: it has all of it.
+  std::vector<TensorPart> places;
+};
+MINIRAY_STRUCT(PushTerms, in_rounds, non_finite, buffers, places);
+
+struct PullReply {
+  VersionedWeights model;
+  PushTerms terms;
+};
+MINIRAY_STRUCT(PullReply, model, terms);
+
+// Of a shard that has no weights yet: version 0, and the worker has not joined.
 struct JoinReply {
   VersionedWeights model;
+  PushTerms terms;
   int64_t last_sequence = 0;  // Of the worker's gradients that were taken.
 };
-MINIRAY_STRUCT(JoinReply, model, last_sequence);
+MINIRAY_STRUCT(JoinReply, model, terms, last_sequence);
+
+// A gradient on its way to a server, or its part for one shard.
+struct GradientPush {
+  PushId id;
+  int64_t version = 0;  // Of the weights that it was computed with.
+  // It counts as taken and goes into no step: it is not finite, or is lost.
+  // There are no tensors then.
+  bool left_out = false;
+  NamedTensors gradients;
+};
+MINIRAY_STRUCT(GradientPush, id, version, left_out, gradients);
 
 struct PushReply {
   VersionedWeights model;  // What the worker goes on with.

@@ -30,11 +30,20 @@ std::string NamesTaking(bool gradients) {
 absl::Status CheckGradientOptions(absl::string_view strategy,
                                   bool takes_gradients,
                                   const ServerOptions& options) {
-  if (takes_gradients && NeedsExchange(options)) {
+  if (takes_gradients && (options.from_workers.method != Compression::kNone ||
+                          options.to_workers.method != Compression::kNone ||
+                          options.piece_bytes > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "strategy '", strategy,
-        "' takes gradients: from_workers, to_workers, num_shards and "
-        "piece_bytes concern weights, and have no effect on them"));
+        "' takes gradients: from_workers, to_workers and piece_bytes concern "
+        "weights, and have no effect on them"));
+  }
+  if (takes_gradients && options.num_shards > 1 && StepsInRounds(options) &&
+      options.num_workers == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "strategy '", strategy, "' with num_shards = ", options.num_shards,
+        " takes gradients that workers push, and num_workers does not say how "
+        "many make a round; set it, or mode"));
   }
   if (takes_gradients ||
       (options.mode == SyncMode::kSynchronous && options.num_workers == 0)) {
@@ -58,8 +67,14 @@ void AddGradientThreads(const ServerOptions& options, ActorOptions* actor) {
        .methods = {MethodName<&ParameterServer::PushGradients>()}});
 }
 
+absl::Status ShardsDoNotPull() {
+  return absl::FailedPreconditionError(
+      "a parameter server of several shards does not pull gradients: workers "
+      "push theirs (GradientClient); with num_shards = 1 it does");
+}
+
 absl::Status ParameterServer::CheckTakes(bool gradients) const {
-  if ((gradients_ != nullptr) == gradients) return absl::OkStatus();
+  if (strategy_->TakesGradients() == gradients) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "strategy ", stats_.strategy, " takes ",
       gradients ? "weights, not gradients (SyncFromWorkers)"
@@ -69,12 +84,28 @@ absl::Status ParameterServer::CheckTakes(bool gradients) const {
       NamesTaking(gradients)));
 }
 
+absl::Status ParameterServer::CheckHasGradients() const {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
+  if (gradients_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the parameter server has several shards, which workers push to and pull "
+      "from themselves; use GradientClient");
+}
+
 void ParameterServer::FollowGradients() {
   const std::shared_ptr<const ModelSnapshot> model = gradients_->Snapshot();
   stats_.version = model->version;
   if (model->empty()) return;
   layout_ = model->layout;
   weights_ = model->weights;
+}
+
+absl::Status ParameterServer::PushOfShards(
+    const std::vector<AnyActorHandle>& workers) {
+  MR_ASSIGN_OR_RETURN(weights_, sharded_gradients_->Pull());
+  const absl::Status pushed = Push(workers);
+  weights_.clear();
+  return pushed;
 }
 
 absl::StatusOr<SyncResult> ParameterServer::SyncGradientsFromWorkers(
@@ -86,22 +117,41 @@ absl::StatusOr<SyncResult> ParameterServer::SyncGradientsFromWorkers(
 absl::StatusOr<JoinReply> ParameterServer::JoinGradients(
     int worker_id, NamedTensors weights, std::vector<std::string> buffers) {
   MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
+  if (sharded_gradients_ != nullptr) {
+    MR_RETURN_IF_ERROR(
+        Annotate(sharded_gradients_->StartIfEmpty(weights, buffers),
+                 absl::StrCat("worker ", worker_id)));
+    return JoinReply();
+  }
+  if (IsShard() && gradients_->Snapshot()->empty()) return JoinReply();
   return gradients_->Join(worker_id, std::move(weights), std::move(buffers));
 }
 
-absl::StatusOr<PushReply> ParameterServer::PushGradients(
-    ReadOnly<NamedTensors> gradients, int64_t version, PushId id) {
+absl::StatusOr<int64_t> ParameterServer::StartGradientPart(
+    const ReadOnly<WeightMessage>& part,
+    const std::optional<std::vector<std::string>>& buffers, int64_t version) {
   MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
-  return gradients_->Push(std::move(gradients.value), version, id);
+  NamedTensors weights;  // A copy: these are lent.
+  for (const auto& [name, tensor] : part.value.tensors) {
+    weights.emplace_back(name, tensor.clone());
+  }
+  return gradients_->Start(std::move(weights), buffers, part.value.parts,
+                           version);
 }
 
-absl::StatusOr<VersionedWeights> ParameterServer::PullVersionedWeights() const {
-  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
+absl::StatusOr<PushReply> ParameterServer::PushGradients(
+    ReadOnly<GradientPush> push) {
+  MR_RETURN_IF_ERROR(CheckHasGradients());
+  return gradients_->Push(std::move(push.value));
+}
+
+absl::StatusOr<PullReply> ParameterServer::PullVersionedWeights() const {
+  MR_RETURN_IF_ERROR(CheckHasGradients());
   return gradients_->Pull();
 }
 
 absl::Status ParameterServer::LeaveGradients(int worker_id) {
-  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
+  MR_RETURN_IF_ERROR(CheckHasGradients());
   return gradients_->Leave(worker_id);
 }
 

@@ -16,6 +16,9 @@ absl::Status CheckGradientOptions(absl::string_view strategy,
                                   bool takes_gradients,
                                   const ServerOptions& options);
 
+// FAILED_PRECONDITION: a server of several shards does not pull gradients.
+absl::Status ShardsDoNotPull();
+
 // Gives PushGradients threads of its own, enough for all workers that may wait
 // in it.
 void AddGradientThreads(const ServerOptions& options, ActorOptions* actor);

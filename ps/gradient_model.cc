@@ -1,5 +1,7 @@
 #include "ps/gradient_model.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -16,18 +18,38 @@ constexpr char kServer[] = "the parameter server";
 
 std::shared_ptr<const ModelSnapshot> MakeSnapshot(
     int64_t version, NamedTensors weights,
-    std::shared_ptr<const std::vector<TensorInfo>> info) {
+    std::shared_ptr<const std::vector<TensorInfo>> info,
+    std::vector<TensorPart> places) {
   auto snapshot = std::make_shared<ModelSnapshot>();
   snapshot->version = version;
   snapshot->layout = ModelLayout::Of(weights);
   snapshot->weights = std::move(weights);
   snapshot->info = std::move(info);
+  snapshot->places = std::move(places);
   return snapshot;
+}
+
+// Of the buffers' names a shard picks those that it has.
+std::shared_ptr<const std::vector<TensorInfo>> InfoOfPart(
+    const NamedTensors& weights, const std::vector<TensorPart>& places,
+    const std::optional<std::vector<std::string>>& buffers) {
+  std::set<std::string> names;
+  if (buffers.has_value()) names.insert(buffers->begin(), buffers->end());
+  auto info = std::make_shared<std::vector<TensorInfo>>();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string& name = weights[i].first;
+    info->push_back({.is_buffer = buffers.has_value() ? names.contains(name)
+                                                      : IsBufferName(name),
+                     .offset = places[i].begin});
+  }
+  return info;
 }
 
 absl::StatusOr<std::shared_ptr<const std::vector<TensorInfo>>> InfoFor(
     const NamedTensors& weights,
-    const std::optional<std::vector<std::string>>& buffers) {
+    const std::optional<std::vector<std::string>>& buffers,
+    const std::vector<TensorPart>& places) {
+  if (!places.empty()) return InfoOfPart(weights, places, buffers);
   if (buffers.has_value()) return MakeInfo(weights, *buffers);
   return std::make_shared<const std::vector<TensorInfo>>(
       InfoOf({.tensors = weights}));
@@ -68,15 +90,16 @@ absl::StatusOr<GradientProgress> GradientModel::Restore(int64_t num_restarts) {
                .clocks = std::move(found->clocks)};
   NamedTensors& weights = found->weights.value;
   if (weights.empty()) return progress_;
-  MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffer_names_));
+  MR_ASSIGN_OR_RETURN(auto info,
+                      InfoFor(weights, buffer_names_, found->places));
   MR_RETURN_IF_ERROR(Annotate(
       RestoreStrategy(*strategy_,
                       {.tensors = std::move(found->strategy_tensors.value),
                        .scalars = std::move(found->strategy_scalars)},
                       weights),
       absl::StrCat("the state in ", options_.state_dir)));
-  auto restored =
-      MakeSnapshot(found->version, std::move(weights), std::move(info));
+  auto restored = MakeSnapshot(found->version, std::move(weights),
+                               std::move(info), std::move(found->places));
   absl::MutexLock lock(&mu_);
   current_ = std::move(restored);
   return progress_;
@@ -84,20 +107,32 @@ absl::StatusOr<GradientProgress> GradientModel::Restore(int64_t num_restarts) {
 
 absl::Status GradientModel::Start(
     NamedTensors weights, std::optional<std::vector<std::string>> buffers,
-    const GradientProgress& progress) {
+    const GradientProgress& progress, std::vector<TensorPart> places,
+    int64_t version) {
   constexpr char kWho[] = "the weights to start from";
   const std::shared_ptr<const ModelSnapshot> before = Snapshot();
+  if (version == 1 && before->version > 1) {
+    return absl::FailedPreconditionError(
+        "the weights to start from: the parameter server has taken steps "
+        "already");
+  }
   MR_RETURN_IF_ERROR(CheckValues(weights, kWho));
   if (!before->empty()) {
     MR_RETURN_IF_ERROR(CheckLayout(weights, before->layout, kWho, kServer));
   }
+  if (!before->empty() && before->places != places) {
+    return absl::InvalidArgumentError(
+        "the weights to start from have other shapes than the parameter "
+        "server's");
+  }
   if (!buffers.has_value()) buffers = buffer_names_;
-  MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffers));
+  MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffers, places));
   buffer_names_ = std::move(buffers);
   strategy_->Reset(weights);
   progress_ = progress;
-  auto next =
-      MakeSnapshot(before->version + 1, std::move(weights), std::move(info));
+  if (version != 1) version = std::max(version, before->version + 1);
+  auto next = MakeSnapshot(version, std::move(weights), std::move(info),
+                           std::move(places));
   const absl::Status saved = SaveIfDue(*next);
   absl::MutexLock lock(&mu_);
   current_ = std::move(next);
@@ -107,7 +142,13 @@ absl::Status GradientModel::Start(
 absl::Status GradientModel::CheckAndComplete(const ModelSnapshot& model,
                                              absl::string_view who,
                                              NamedTensors* gradients) {
-  MR_RETURN_IF_ERROR(ps::CheckForm(*gradients, who));
+  // A shard may have nothing but buffers.
+  const bool may_be_empty =
+      std::all_of(model.info->begin(), model.info->end(),
+                  [](const TensorInfo& info) { return info.is_buffer; });
+  if (!gradients->empty() || !may_be_empty) {
+    MR_RETURN_IF_ERROR(ps::CheckForm(*gradients, who));
+  }
   NamedTensors complete;
   complete.reserve(model.weights.size());
   size_t next = 0;
@@ -172,7 +213,8 @@ absl::Status GradientModel::Save(const ModelSnapshot& model) {
       .weights = {model.weights},
       .buffer_names = buffer_names_.value_or(std::vector<std::string>()),
       .knows_buffers = buffer_names_.has_value(),
-      .clocks = progress_.clocks};
+      .clocks = progress_.clocks,
+      .places = model.places};
   MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
   state.strategy_tensors = {std::move(strategy.tensors)};
   state.strategy_scalars = std::move(strategy.scalars);

@@ -22,6 +22,7 @@
 #include "ps/server_options.h"
 #include "ps/staleness.h"
 #include "ps/sync_strategy.h"
+#include "ps/weight_message.h"
 #include "runtime/tensor/tensor_codec.h"
 
 namespace miniray::ps {
@@ -34,6 +35,8 @@ struct ModelSnapshot {
   NamedTensors weights;  // Empty: there are none yet.
   ModelLayout layout;
   std::shared_ptr<const std::vector<TensorInfo>> info;
+  // Of a shard: where its tensors lie in the whole model. Else empty.
+  std::vector<TensorPart> places;
 
   bool empty() const { return weights.empty(); }
 };
@@ -65,12 +68,17 @@ class GradientModel {
   // These are the weights from now on; the optimizer starts anew. The first
   // ones fix the model.
   // buffers: names of tensors that are no parameters; null: the names tell, or
-  //   what was said before stays.
-  // Errors: INVALID_ARGUMENT, they do not fit the model or are not finite. Of
-  // saving: they are the weights all the same.
+  //   what was said before stays. Those of other shards may be among them.
+  // places: as of ModelSnapshot.
+  // version: that they have, or the next if the model is further. 1: they are
+  //   the first, also where a start that was broken off has left some.
+  // Errors: INVALID_ARGUMENT, they do not fit the model or are not finite.
+  // FAILED_PRECONDITION, they are not the first. Of saving: they are the
+  // weights all the same.
   absl::Status Start(NamedTensors weights,
                      std::optional<std::vector<std::string>> buffers,
-                     const GradientProgress& progress);
+                     const GradientProgress& progress,
+                     std::vector<TensorPart> places = {}, int64_t version = 0);
 
   // Checks gradients as they come from a worker, except whether they are
   // finite, and completes them: buffers that are not among them are the

@@ -76,7 +76,9 @@ absl::StatusOr<JoinReply> GradientServer::Join(
                                    "the parameter server"));
   }
   clocks_.Join(worker);
-  return JoinReply{.model = Served(*model_.Snapshot()),
+  const std::shared_ptr<const ModelSnapshot> joined = model_.Snapshot();
+  return JoinReply{.model = Served(*joined),
+                   .terms = TermsOf(*joined),
                    .last_sequence = clocks_.Of(worker).last_sequence};
 }
 
@@ -89,22 +91,38 @@ absl::Status GradientServer::Leave(int worker) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<VersionedWeights> GradientServer::Pull() const {
+PushTerms GradientServer::TermsOf(const ModelSnapshot& model) const {
+  PushTerms terms = {.in_rounds = in_rounds_,
+                     .non_finite = options_.non_finite,
+                     .places = model.places};
+  for (size_t i = 0; i < model.weights.size(); ++i) {
+    if ((*model.info)[i].is_buffer) {
+      terms.buffers.push_back(model.weights[i].first);
+    }
+  }
+  return terms;
+}
+
+absl::StatusOr<PullReply> GradientServer::Pull() const {
   const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
-  if (!model->empty()) return Served(*model);
+  if (!model->empty()) {
+    return PullReply{.model = Served(*model), .terms = TermsOf(*model)};
+  }
   return absl::FailedPreconditionError(
       "the parameter server has no weights yet; call JoinGradients, "
       "StartFromWorkers or PushWeights first");
 }
 
 absl::StatusOr<int64_t> GradientServer::Start(
-    NamedTensors weights, std::optional<std::vector<std::string>> buffers) {
+    NamedTensors weights, std::optional<std::vector<std::string>> buffers,
+    std::vector<TensorPart> places, int64_t version) {
   absl::MutexLock lock(&mu_);
   AwaitIdle();
   const GradientProgress progress = {.num_syncs = num_syncs_,
                                      .clocks = clocks_.State()};
   const absl::Status status = RunAlone([&] {
-    return model_.Start(std::move(weights), std::move(buffers), progress);
+    return model_.Start(std::move(weights), std::move(buffers), progress,
+                        std::move(places), version);
   });
   MR_RETURN_IF_ERROR(status);
   last_sync_.clear();
@@ -150,9 +168,8 @@ absl::Status GradientServer::SaveIfFailed() {
   return RunAlone([this] { return model_.SaveIfFailed(); });
 }
 
-absl::StatusOr<PushReply> GradientServer::Push(NamedTensors gradients,
-                                               int64_t version,
-                                               const PushId& id) {
+absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
+  const PushId id = push.id;
   MR_RETURN_IF_ERROR(CheckWorker(id.worker));
   if (id.sequence < 1) {
     return absl::InvalidArgumentError(
@@ -173,8 +190,7 @@ absl::StatusOr<PushReply> GradientServer::Push(NamedTensors gradients,
     taken = clocks_.Taken(id);
   }
   if (!taken) {
-    const absl::StatusOr<bool> checked =
-        Check(*model_.Snapshot(), id.worker, version, &gradients);
+    const absl::StatusOr<bool> checked = Check(*model_.Snapshot(), &push);
     if (!checked.ok()) {
       absl::MutexLock lock(&mu_);
       ++stats_.refused;
@@ -190,7 +206,7 @@ absl::StatusOr<PushReply> GradientServer::Push(NamedTensors gradients,
     reply.repeated = true;
     ++stats_.repeated;
     MR_RETURN_IF_ERROR(RunAlone([this] { return model_.SaveIfFailed(); }));
-  } else if (in_rounds_ && version < model_.Snapshot()->version) {
+  } else if (in_rounds_ && push.version < model_.Snapshot()->version) {
     // Its round went on without it.
     ++stats_.refused;
     clocks_.Join(id.worker);
@@ -198,10 +214,11 @@ absl::StatusOr<PushReply> GradientServer::Push(NamedTensors gradients,
     return reply;
   } else if (in_rounds_) {
     std::optional<NamedTensors> part;
-    if (finite) part = std::move(gradients);
+    if (finite) part = std::move(push.gradients);
     MR_RETURN_IF_ERROR(StepInRound(std::move(part), id, &reply));
   } else if (finite) {
-    MR_RETURN_IF_ERROR(StepAlone(std::move(gradients), version, id, &reply));
+    MR_RETURN_IF_ERROR(
+        StepAlone(std::move(push.gradients), push.version, id, &reply));
   } else {
     ++stats_.refused;
     clocks_.Take(id);
@@ -237,9 +254,9 @@ absl::Status GradientServer::CheckWorker(int worker) const {
 }
 
 absl::StatusOr<bool> GradientServer::Check(const ModelSnapshot& model,
-                                           int worker, int64_t version,
-                                           NamedTensors* gradients) const {
-  const std::string who = NameOf(worker);
+                                           GradientPush* push) const {
+  const std::string who = NameOf(push->id.worker);
+  const int64_t version = push->version;
   if (version < 1 || version > model.version) {
     return absl::OutOfRangeError(absl::StrCat(
         who, ": its gradient is of version ", version,
@@ -248,9 +265,11 @@ absl::StatusOr<bool> GradientServer::Check(const ModelSnapshot& model,
             ? "; if the server restarted without its last versions, join again"
             : ""));
   }
-  MR_RETURN_IF_ERROR(GradientModel::CheckAndComplete(model, who, gradients));
+  if (push->left_out) return false;
+  MR_RETURN_IF_ERROR(
+      GradientModel::CheckAndComplete(model, who, &push->gradients));
   if (options_.non_finite == NonFinitePolicy::kAllow) return true;
-  const absl::Status finite = CheckFinite(*gradients, who);
+  const absl::Status finite = CheckFinite(push->gradients, who);
   if (!finite.ok() && options_.non_finite == NonFinitePolicy::kRefuse) {
     return finite;
   }

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -55,16 +56,21 @@ class GradientServer {
   absl::StatusOr<JoinReply> Join(int worker, NamedTensors start,
                                  std::vector<std::string> buffers)
       ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<PushReply> Push(GradientPush push) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<PushReply> Push(NamedTensors gradients, int64_t version,
-                                 const PushId& id) ABSL_LOCKS_EXCLUDED(mu_);
+                                 const PushId& id) ABSL_LOCKS_EXCLUDED(mu_) {
+    return Push(GradientPush{
+        .id = id, .version = version, .gradients = std::move(gradients)});
+  }
   absl::Status Leave(int worker) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<VersionedWeights> Pull() const;
+  absl::StatusOr<PullReply> Pull() const;
 
   // Sets the weights from outside; gradients that wait for their round are left
-  // out. Errors: as of GradientModel::Start.
+  // out. Returns their version. All else: as of GradientModel::Start.
   absl::StatusOr<int64_t> Start(NamedTensors weights,
-                                std::optional<std::vector<std::string>> buffers)
-      ABSL_LOCKS_EXCLUDED(mu_);
+                                std::optional<std::vector<std::string>> buffers,
+                                std::vector<TensorPart> places = {},
+                                int64_t version = 0) ABSL_LOCKS_EXCLUDED(mu_);
 
   // One step with gradients that the server pulled itself, saved with the id
   // of the synchronisation (empty: it has none) and the number of those so far.
@@ -105,10 +111,11 @@ class GradientServer {
   };
 
   absl::Status CheckWorker(int worker) const;
+  PushTerms TermsOf(const ModelSnapshot& model) const;
   // Checks the gradients and completes them. Returns whether they are finite,
   // where it is no error that they are not.
-  absl::StatusOr<bool> Check(const ModelSnapshot& model, int worker,
-                             int64_t version, NamedTensors* gradients) const;
+  absl::StatusOr<bool> Check(const ModelSnapshot& model,
+                             GradientPush* push) const;
   // Waits until no step is computed.
   void AwaitIdle() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Runs `change`, which may change the model, without the lock; nobody else

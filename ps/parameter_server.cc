@@ -81,6 +81,13 @@ std::unique_ptr<SyncStrategy> MakeStrategy(
       server_options.piece_bytes);
 }
 
+// Of a shard's tensors those that do not begin in another.
+int64_t NumBeginningIn(const std::vector<TensorPart>& places) {
+  return std::count_if(
+      places.begin(), places.end(),
+      [](const TensorPart& place) { return place.begin == 0; });
+}
+
 }  // namespace
 
 ParameterServer::ParameterServer(const std::string& strategy,
@@ -93,6 +100,10 @@ ParameterServer::ParameterServer(const std::string& strategy,
   stats_.strategy = options.values().empty()
                         ? strategy
                         : absl::StrCat(strategy, " (", options.ToString(), ")");
+  if (strategy_->TakesGradients() && !role_.shards.empty()) {
+    sharded_gradients_ = std::make_unique<ShardedGradients>(role_.shards);
+    return;  // The shards keep the state.
+  }
   if (strategy_->TakesGradients()) {
     gradients_ = std::make_unique<GradientServer>(
         dynamic_cast<GradientStrategy*>(strategy_.get()), stats_.strategy,
@@ -161,6 +172,7 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   }
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
   if (sharded_ != nullptr) return sharded_->Sync(workers, sync_id);
+  if (sharded_gradients_ != nullptr) return ShardsDoNotPull();
   MR_ASSIGN_OR_RETURN(const std::optional<SyncResult> in_pieces,
                       SyncInPieces(workers, sync_id));
   if (in_pieces.has_value()) return *in_pieces;
@@ -458,9 +470,10 @@ void ParameterServer::Adopt(NamedTensors weights) {
 
 absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
   if (sharded_ != nullptr) return sharded_->PullWeights();
+  if (sharded_gradients_ != nullptr) return sharded_gradients_->Pull();
   if (gradients_ != nullptr) {
-    MR_ASSIGN_OR_RETURN(VersionedWeights model, gradients_->Pull());
-    return std::move(model.weights.value);
+    MR_ASSIGN_OR_RETURN(PullReply pulled, gradients_->Pull());
+    return std::move(pulled.model.weights.value);
   }
   if (weights_.empty()) {
     return absl::FailedPreconditionError(
@@ -471,6 +484,9 @@ absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
 }
 
 absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
+  if (sharded_gradients_ != nullptr) {
+    return sharded_gradients_->Start(weights, std::nullopt);
+  }
   if (gradients_ != nullptr) {
     last_sync_.clear();
     return gradients_->Start(std::move(weights), std::nullopt);
@@ -496,6 +512,12 @@ absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
                                  WorkerName(0, workers.front())));
   // A copy: these are lent.
   NamedTensors weights = MeanOfModels(first.contributions);
+  if (sharded_gradients_ != nullptr) {
+    MR_ASSIGN_OR_RETURN(const int64_t version,
+                        sharded_gradients_->Start(weights, buffer_names_));
+    MR_RETURN_IF_ERROR(PushOfShards(workers));
+    return version;
+  }
   if (gradients_ != nullptr) {
     MR_RETURN_IF_ERROR(
         gradients_->Start(std::move(weights), buffer_names_).status());
@@ -512,6 +534,7 @@ absl::Status ParameterServer::PushToWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   if (sharded_ != nullptr) return sharded_->PushToWorkers(workers);
+  if (sharded_gradients_ != nullptr) return PushOfShards(workers);
   MR_RETURN_IF_ERROR(PullWeights().status());
   return Push(workers);
 }
@@ -530,18 +553,18 @@ absl::Status ParameterServer::SetWorkerWeight(int worker_id, double weight) {
 
 absl::StatusOr<SyncStats> ParameterServer::GetStats() const {
   if (sharded_ != nullptr) return sharded_->GetStats();
+  if (sharded_gradients_ != nullptr) return sharded_gradients_->GetStats();
   SyncStats stats = stats_;
   stats.initialized = !weights_.empty();
   stats.num_tensors = static_cast<int64_t>(weights_.size());
-  if (IsShard()) {  // Those that begin here.
-    stats.num_tensors =
-        std::count_if(view_->places().begin(), view_->places().end(),
-                      [](const TensorPart& place) { return place.begin == 0; });
+  if (gradients_ == nullptr) {
+    if (IsShard()) stats.num_tensors = NumBeginningIn(view_->places());
+    return stats;
   }
-  if (gradients_ == nullptr) return stats;
   const std::shared_ptr<const ModelSnapshot> model = gradients_->Snapshot();
   stats.initialized = !model->empty();
-  stats.num_tensors = static_cast<int64_t>(model->weights.size());
+  stats.num_tensors = IsShard() ? NumBeginningIn(model->places)
+                                : static_cast<int64_t>(model->weights.size());
   stats.version = model->version;
   stats.num_saves = gradients_->num_saves();
   stats.gradients = gradients_->GetStats();

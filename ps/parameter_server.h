@@ -63,6 +63,7 @@
 #include "ps/pull_weights.h"
 #include "ps/server_options.h"
 #include "ps/shard_messages.h"
+#include "ps/sharded_gradients.h"
 #include "ps/sharded_server.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_result.h"
@@ -157,7 +158,8 @@ class ParameterServer {
   // use them through GradientClient.
 
   // The worker takes part from now on. The first one's weights and buffers are
-  // what the server starts from; all get the server's.
+  // what the server starts from; all get the server's. With several shards the
+  // one in front only sees to that start, and the worker joins each of them.
   //
   // Errors: INVALID_ARGUMENT, no such worker, or the weights are not of the
   // server's model, or the first ones are not finite.
@@ -168,17 +170,15 @@ class ParameterServer {
   // goes on with, after the wait that ServerOptions::mode and max_staleness
   // say. Runs beside all other methods.
   //
-  // version: of the weights that it was computed with.
-  // id: the gradient's own; one that was taken is not used again.
+  // One whose id was taken is not used again.
   // Errors: INVALID_ARGUMENT, it is not of the server's model or not finite,
   // with worker and tensor. OUT_OF_RANGE, no such version yet.
   // DEADLINE_EXCEEDED, the wait for others took too long, with whom.
   // FAILED_PRECONDITION, there are no weights yet.
-  absl::StatusOr<PushReply> PushGradients(ReadOnly<NamedTensors> gradients,
-                                          int64_t version, PushId id);
+  absl::StatusOr<PushReply> PushGradients(ReadOnly<GradientPush> push);
 
   // As PullWeights, with their version.
-  absl::StatusOr<VersionedWeights> PullVersionedWeights() const;
+  absl::StatusOr<PullReply> PullVersionedWeights() const;
 
   // Nobody waits for this worker until it joins or pushes again.
   absl::Status LeaveGradients(int worker_id);
@@ -215,6 +215,11 @@ class ParameterServer {
   PushedPart PushPart(const std::vector<AnyActorHandle>& workers,
                       const std::vector<LeftOutWorker>& left_out, bool of_sync);
   ReadOnly<WeightMessage> GetPart() const;
+  // Of a shard that takes gradients: this is its part of the weights from now
+  // on. Returns its version. All else: as of GradientModel::Start.
+  absl::StatusOr<int64_t> StartGradientPart(
+      const ReadOnly<WeightMessage>& part,
+      const std::optional<std::vector<std::string>>& buffers, int64_t version);
 
  private:
   // INVALID_ARGUMENT, FAILED_PRECONDITION: they cannot be synchronised.
@@ -241,8 +246,12 @@ class ParameterServer {
   class PiecewiseAttempt;
   // FAILED_PRECONDITION unless the strategy takes gradients, or weights.
   absl::Status CheckTakes(bool gradients) const;
+  // FAILED_PRECONDITION also for the one in front of shards.
+  absl::Status CheckHasGradients() const;
   // Makes weights_, layout_ and the version those of gradients_.
   void FollowGradients();
+  // As Push, of all that the shards have.
+  absl::Status PushOfShards(const std::vector<AnyActorHandle>& workers);
   // Workers that are left out are not waited for. holds_view: see
   // PulledWeights; empty: none does.
   absl::Status Push(const std::vector<AnyActorHandle>& workers,
@@ -301,6 +310,8 @@ class ParameterServer {
   const ServerOptions options_;
   const ShardRole role_;
   std::unique_ptr<ShardedServer> sharded_;  // In front of shards; else null.
+  // The same where these take gradients.
+  std::unique_ptr<ShardedGradients> sharded_gradients_;
   std::optional<Attempt> attempt_;
   std::optional<Before> before_;
   std::string prepared_;  // By an earlier process, of this id; else empty.
@@ -336,7 +347,7 @@ MINIRAY_ACTOR(
     &ParameterServer::AggregatePart, &ParameterServer::StartPart,
     &ParameterServer::SetPart, &ParameterServer::CommitPart,
     &ParameterServer::AbandonPart, &ParameterServer::PushPart,
-    &ParameterServer::GetPart);
+    &ParameterServer::GetPart, &ParameterServer::StartGradientPart);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
 absl::Status CheckWorkerWeight(int worker_id, double weight);

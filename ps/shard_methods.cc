@@ -108,6 +108,9 @@ void ParameterServer::UpdateInfo(const NamedTensors& part,
 }
 
 PartState ParameterServer::GetPartState() const {
+  if (gradients_ != nullptr) {
+    return {.version = gradients_->Snapshot()->version};
+  }
   if (before_.has_value()) {
     return {.version = before_->version,
             .id = before_->view->id(),
@@ -327,6 +330,13 @@ PushedPart ParameterServer::PushPart(const std::vector<AnyActorHandle>& workers,
 }
 
 ReadOnly<WeightMessage> ParameterServer::GetPart() const {
+  if (gradients_ != nullptr) {
+    const std::shared_ptr<const ModelSnapshot> model = gradients_->Snapshot();
+    return {{.part = role_.shard,
+             .num_parts = role_.num_shards,
+             .tensors = model->weights,
+             .parts = model->places}};
+  }
   return {{.id = view_->id(),
            .part = role_.shard,
            .num_parts = role_.num_shards,

@@ -10,6 +10,7 @@
 #include "ps/compression/block_codec.h"
 #include "ps/model_cut.h"
 #include "ps/model_pieces.h"
+#include "ps/shard_stats.h"
 #include "ps/weight_message.h"
 #include "runtime/base/ids.h"
 
@@ -315,33 +316,7 @@ absl::StatusOr<SyncStats> ShardedServer::GetStats() {
   MR_RETURN_IF_ERROR(Settle());
   MR_ASSIGN_OR_RETURN(const std::vector<SyncStats> parts,
                       CallAll<SyncStats>(Repeat::kIfShardDies, "GetStats"));
-  SyncStats all = parts.front();
-  for (size_t i = 1; i < parts.size(); ++i) {
-    const SyncStats& part = parts[i];
-    const auto most = [](auto* value, auto of_part) {
-      *value = std::max(*value, of_part);
-    };
-    // Parts whose push did not reach all were not synchronised.
-    all.num_syncs = std::min(all.num_syncs, part.num_syncs);
-    all.num_tensors += part.num_tensors;
-    // Counts of a process: those of the shard that lives longest.
-    most(&all.contributions_accepted, part.contributions_accepted);
-    most(&all.contributions_refused, part.contributions_refused);
-    most(&all.contributions_lost, part.contributions_lost);
-    most(&all.num_saves, part.num_saves);
-    most(&all.seconds_pull, part.seconds_pull);
-    most(&all.seconds_aggregate, part.seconds_aggregate);
-    most(&all.seconds_push, part.seconds_push);
-    all.num_restarts += part.num_restarts;
-    all.bytes_pulled += part.bytes_pulled;
-    all.bytes_pushed += part.bytes_pushed;
-    all.bytes_saved_pull += part.bytes_saved_pull;
-    all.bytes_saved_push += part.bytes_saved_push;
-    if (part.warnings.size() > all.warnings.size()) {
-      all.warnings = part.warnings;
-    }
-  }
-  return all;
+  return MergeShardStats(parts);
 }
 
 }  // namespace miniray::ps

@@ -21,6 +21,7 @@ namespace miniray::ps {
 void ParameterServer::Restore() {
   const ActorContext* const context = ActorContext::Current();
   if (context != nullptr) stats_.num_restarts = context->num_restarts();
+  CheckFolderIsOfThisCut();
   if (gradients_ != nullptr) {
     const absl::Status restored = gradients_->Restore(stats_.num_restarts);
     if (!restored.ok()) throw std::runtime_error(restored.ToString());
@@ -28,7 +29,6 @@ void ParameterServer::Restore() {
     stats_.num_syncs = gradients_->num_syncs();
     return;
   }
-  CheckFolderIsOfThisCut();
   if (IsShard()) {
     const auto prepared = LoadServerState(PreparedFolder(options_.state_dir));
     if (!prepared.ok()) throw std::runtime_error(prepared.status().ToString());

@@ -228,8 +228,9 @@ TEST_F(GradientPushTest, AWorkerThatWaitsHoldsUpNobodyElse) {
   ASSERT_TRUE(first.Join(start, {}).ok());
   ASSERT_TRUE(second.Join(start, {}).ok());
   const auto waiting = server.Call<&ParameterServer::PushGradients>(
-      ReadOnly<NamedTensors>{start}, int64_t{1},
-      PushId{.worker = 0, .sequence = 1});
+      ReadOnly<GradientPush>{{.id = {.worker = 0, .sequence = 1},
+                              .version = 1,
+                              .gradients = start}});
   EXPECT_TRUE(server.Call<&ParameterServer::PullWeights>().Get().ok());
   EXPECT_EQ(Stats(server).version, 1);
   EXPECT_FALSE(waiting.ready());

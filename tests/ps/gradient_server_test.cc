@@ -192,7 +192,7 @@ NamedTensors Train(const ServerOptions& options, int num_workers, int rounds) {
   std::vector<std::thread> workers;
   for (int worker = 0; worker < num_workers; ++worker) {
     workers.emplace_back([&, worker] {
-      VersionedWeights model = *server.gradients.Pull();
+      VersionedWeights model = server.gradients.Pull()->model;
       for (int round = 0; round < rounds; ++round) {
         const auto reply =
             server.gradients.Push(Gradient(model.weights.value, worker, round),

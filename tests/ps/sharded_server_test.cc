@@ -244,7 +244,7 @@ TEST_F(ShardedServerTest, WrongOptionsAreErrorsOnTheDriver) {
   EXPECT_THAT(CreateParameterServer(cluster_, "sgd", {}, {.num_shards = 2})
                   .status()
                   .ToString(),
-              HasSubstr("have no effect"));
+              HasSubstr("num_workers does not say how many make a round"));
 }
 
 TEST_F(ShardedServerTest, AFolderOfAnotherCutIsRefused) {
