@@ -53,17 +53,18 @@ absl::StatusOr<ReadOnly<WeightMessage>> WeightExchange::Send(
   message.part = request.part;
   message.num_parts = request.num_parts;
   message.tensors = weights;
+  const bool like_base = !base_id_.empty() && SameLayout(weights, base_);
   if (request.num_parts > 1) {
-    MR_ASSIGN_OR_RETURN(const std::vector<ModelPart> parts,
-                        CutModel(weights, request.num_parts));
-    const ModelPart& part = parts[static_cast<size_t>(request.part)];
+    MR_ASSIGN_OR_RETURN(
+        const ModelPart part,
+        PartOf(weights, like_base, request.part, request.num_parts));
     message.tensors = TensorsOfPart(weights, part);
     message.parts = PlacesOfPart(weights, part);
   }
   Lost& lost = lost_[request.part];
   lost.sent = false;
-  if (request.compression.method == Compression::kNone || base_id_.empty() ||
-      request.base != base_id_ || !SameLayout(weights, base_)) {
+  if (request.compression.method == Compression::kNone || !like_base ||
+      request.base != base_id_) {
     return result;
   }
   MR_ASSIGN_OR_RETURN(const NamedTensors base,
@@ -88,16 +89,35 @@ absl::StatusOr<ReadOnly<WeightMessage>> WeightExchange::Send(
   return result;
 }
 
+absl::StatusOr<ModelPart> WeightExchange::PartOf(const NamedTensors& model,
+                                                 bool like_base, int64_t part,
+                                                 int64_t num_parts) {
+  const auto index = static_cast<size_t>(part);
+  if (like_base && base_cut_.size() == static_cast<size_t>(num_parts)) {
+    return base_cut_[index];
+  }
+  MR_ASSIGN_OR_RETURN(std::vector<ModelPart> parts, CutModel(model, num_parts));
+  const ModelPart result = parts[index];
+  if (like_base) base_cut_ = std::move(parts);
+  return result;
+}
+
 absl::StatusOr<NamedTensors> WeightExchange::BasePart(int64_t part,
-                                                      int64_t num_parts) const {
+                                                      int64_t num_parts) {
   if (num_parts == 1) return base_;
-  MR_ASSIGN_OR_RETURN(const std::vector<ModelPart> parts,
-                      CutModel(base_, num_parts));
-  return TensorsOfPart(base_, parts[static_cast<size_t>(part)]);
+  MR_ASSIGN_OR_RETURN(const ModelPart place,
+                      PartOf(base_, /*like_base=*/true, part, num_parts));
+  return TensorsOfPart(base_, place);
+}
+
+void WeightExchange::SetBase(NamedTensors base, const std::string& id) {
+  if (!SameLayout(base, base_)) base_cut_.clear();
+  base_ = std::move(base);
+  base_id_ = id;
 }
 
 absl::StatusOr<WeightMessage> WeightExchange::Decoded(
-    const WeightMessage& message) const {
+    const WeightMessage& message) {
   WeightMessage decoded = message;
   decoded.compression = {};
   if (message.compression.method == Compression::kNone) {
@@ -153,13 +173,13 @@ absl::Status WeightExchange::Receive(
   // Each shard sends in order: what began before these is given up.
   incomplete_.erase(incomplete_.begin(), next + 1);
   if (message.num_parts == 1) {
-    base_ = std::move(all.begin()->second.tensors);
+    SetBase(std::move(all.begin()->second.tensors), message.id);
   } else {
     std::vector<const WeightMessage*> parts;
     for (const auto& [index, one] : all) parts.push_back(&one);
-    MR_ASSIGN_OR_RETURN(base_, JoinParts(parts));
+    MR_ASSIGN_OR_RETURN(NamedTensors base, JoinParts(parts));
+    SetBase(std::move(base), message.id);
   }
-  base_id_ = message.id;
   SettleLosses(message.contributors);
   return set(base_);
 }

@@ -33,6 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps/compression/difference.h"
+#include "ps/model_cut.h"
 #include "ps/weight_message.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "runtime/wire/codec.h"
@@ -68,14 +69,19 @@ class WeightExchange {
     bool sent = false;  // There is `now`.
   };
 
-  absl::StatusOr<WeightMessage> Decoded(const WeightMessage& message) const;
+  absl::StatusOr<WeightMessage> Decoded(const WeightMessage& message);
+  // A part of a model's cut; that of models of the base's layout is kept.
+  absl::StatusOr<ModelPart> PartOf(const NamedTensors& model, bool like_base,
+                                   int64_t part, int64_t num_parts);
   // A part of the base. REQUIRES: there is one.
-  absl::StatusOr<NamedTensors> BasePart(int64_t part, int64_t num_parts) const;
+  absl::StatusOr<NamedTensors> BasePart(int64_t part, int64_t num_parts);
+  void SetBase(NamedTensors base, const std::string& id);
   void SettleLosses(const std::vector<int64_t>& contributors);
 
   std::string base_id_;  // Empty: there is no base.
   NamedTensors base_;
-  int64_t worker_ = -1;  // Its index, as the last request told.
+  std::vector<ModelPart> base_cut_;  // Empty: not found yet.
+  int64_t worker_ = -1;              // Its index, as the last request told.
   int64_t num_parts_ = 1;
   std::map<int64_t, Lost> lost_;  // By part.
   // Weights of which some parts have come, in the order of their first.

@@ -233,6 +233,44 @@ TEST(WeightExchangeTest, WhatBeganInPartsMayComeAsAWhole) {
   EXPECT_EQ(sets, 1);
 }
 
+// The cut is found once for models like the base; it is that of the model and
+// the number of parts at hand all the same.
+TEST(WeightExchangeTest, EachRequestGetsItsPartOfItsCut) {
+  WeightExchange worker;
+  const auto begins = [&](const NamedTensors& model, int64_t num_parts) {
+    std::vector<int64_t> all;
+    for (int64_t part = 0; part < num_parts; ++part) {
+      const auto sent =
+          worker.Send({.part = part, .num_parts = num_parts}, model);
+      EXPECT_TRUE(sent.ok()) << sent.status();
+      if (!sent.ok()) continue;
+      const WeightMessage& message = sent->value;
+      EXPECT_EQ(message.parts.size(), 1);
+      all.push_back(message.parts[0].begin);
+      const int64_t size = message.tensors[0].second.numel();
+      EXPECT_TRUE(
+          SameBits(message.tensors[0].second,
+                   model[0].second.slice(0, all.back(), all.back() + size)));
+    }
+    return all;
+  };
+  const auto receive = [&](const NamedTensors& model, const std::string& id) {
+    return worker.Receive({.id = id, .tensors = model},
+                          [](const NamedTensors&) { return absl::OkStatus(); });
+  };
+  const NamedTensors small = {{"w", at::arange(8192).to(at::kFloat)}};
+  const NamedTensors large = {{"w", at::arange(24576).to(at::kFloat)}};
+  EXPECT_THAT(begins(small, 2), ElementsAre(0, 4096)) << "without a base";
+  ASSERT_TRUE(receive(small, "first").ok());
+  EXPECT_THAT(begins(small, 2), ElementsAre(0, 4096));
+  EXPECT_THAT(begins(large, 2), ElementsAre(0, 12288)) << "not like the base";
+  EXPECT_THAT(begins(small, 2), ElementsAre(0, 4096));
+  ASSERT_TRUE(receive(large, "second").ok());
+  EXPECT_THAT(begins(large, 2), ElementsAre(0, 12288)) << "another base";
+  EXPECT_THAT(begins(large, 3), ElementsAre(0, 8192, 16384));
+  EXPECT_THAT(begins(large, 2), ElementsAre(0, 12288));
+}
+
 TEST(WeightExchangeTest, BuffersAndOtherTypesTravelAsTheyAre) {
   Exchange exchange(2, kInt8, kInt8);
   std::vector<NamedTensors> models;
