@@ -17,6 +17,32 @@ constexpr size_t kGroup = 4;
 // Sums of one block wait in the L1 cache between two groups.
 constexpr int64_t kBlock = 2048;
 
+// How far ahead of the sums inputs are fetched: past the end of a page, where
+// the CPU's own prefetchers stop.
+constexpr uintptr_t kPrefetchBytes = 1024;
+
+// One group over `size` elements from `i`; see Accumulate.
+template <size_t kInputs, bool kFirst, bool kLast, class T>
+[[gnu::always_inline]] inline void AccumulateRun(const T* const (&in)[kInputs],
+                                                 const double* coefficient,
+                                                 int64_t i, int64_t size,
+                                                 double* sums, T* out) {
+  // Where `out` is one of the inputs, iterations are independent all the same.
+#pragma GCC ivdep
+  for (const int64_t end = i + size; i < end; ++i) {
+    double sum = coefficient[0] * static_cast<double>(in[0][i]);
+    if constexpr (!kFirst) sum = sums[i] + sum;
+    for (size_t k = 1; k < kInputs; ++k) {
+      sum += coefficient[k] * static_cast<double>(in[k][i]);
+    }
+    if constexpr (kLast) {
+      out[i] = static_cast<T>(sum);
+    } else {
+      sums[i] = sum;
+    }
+  }
+}
+
 // One group over the block of `size` from `begin`: sums = (kFirst ? 0 : sums) +
 // the products, then, if kLast, out = sums, the block alone. Always inlined, so
 // that it is compiled for its caller's instruction set.
@@ -31,20 +57,19 @@ template <size_t kInputs, bool kFirst, bool kLast, class T>
     in[k] = inputs[k] + begin;
     coefficient[k] = coefficients[k];
   }
-  // Where `out` is one of the inputs, iterations are independent all the same.
-#pragma GCC ivdep
-  for (int64_t i = 0; i < size; ++i) {
-    double sum = coefficient[0] * static_cast<double>(in[0][i]);
-    if constexpr (!kFirst) sum = sums[i] + sum;
-    for (size_t k = 1; k < kInputs; ++k) {
-      sum += coefficient[k] * static_cast<double>(in[k][i]);
+  // A cache line of each input.
+  constexpr int64_t kLine = 64 / sizeof(T);
+  int64_t i = 0;
+  for (; i + kLine <= size; i += kLine) {
+    for (size_t k = 0; k < kInputs; ++k) {
+      // Beyond the end it is without effect.
+      __builtin_prefetch(reinterpret_cast<const void*>(
+          reinterpret_cast<uintptr_t>(in[k] + i) + kPrefetchBytes));
     }
-    if constexpr (kLast) {
-      out[i] = static_cast<T>(sum);
-    } else {
-      sums[i] = sum;
-    }
+    AccumulateRun<kInputs, kFirst, kLast>(in, coefficient, i, kLine, sums, out);
   }
+  AccumulateRun<kInputs, kFirst, kLast>(in, coefficient, i, size - i, sums,
+                                        out);
 }
 
 template <bool kFirst, bool kLast, class T>
@@ -69,13 +94,45 @@ template <bool kFirst, bool kLast, class T>
   }
 }
 
+// An exponent of ones only: infinite or NaN.
 template <class T>
-[[gnu::always_inline]] inline void Combine(
+[[gnu::always_inline]] inline bool IsNonFinite(T value) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  constexpr Bits kExponent = sizeof(T) == 4
+                                 ? static_cast<Bits>(0x7f800000u)
+                                 : static_cast<Bits>(0x7ff0000000000000u);
+  return (std::bit_cast<Bits>(value) & kExponent) == kExponent;
+}
+
+template <class T>
+[[gnu::always_inline]] inline bool AllFinite(const T* values, int64_t size) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  Bits bad = 0;
+  for (int64_t i = 0; i < size; ++i) bad |= IsNonFinite(values[i]) ? 1 : 0;
+  return bad == 0;
+}
+
+template <class T>
+[[gnu::always_inline]] inline int64_t FindNonFinite(const T* values,
+                                                    int64_t size) {
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t end = std::min(size, begin + kBlock);
+    if (AllFinite(values + begin, end - begin)) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (IsNonFinite(values[i])) return i;
+    }
+  }
+  return -1;
+}
+
+template <class T>
+[[gnu::always_inline]] inline bool Combine(
     absl::Span<const T* const> inputs, absl::Span<const double> coefficients,
     int64_t size, T* out) {
   alignas(32) double sums[kBlock];
   alignas(64) T result[kBlock];
   const size_t num_inputs = inputs.size();
+  bool finite = true;
   // A large result is not read again soon: its memory need not be read for it.
   const bool past_cache =
       static_cast<size_t>(size) * sizeof(T) >= kPastCacheBytes;
@@ -98,34 +155,14 @@ template <class T>
                                       target);
       }
     }
+    // While the cache has them.
+    finite = AllFinite(target, length) && finite;
     if (past_cache) {
       CopyPastCache(out + begin, result,
                     static_cast<size_t>(length) * sizeof(T));
     }
   }
-}
-
-// An exponent of ones only: infinite or NaN.
-template <class T>
-[[gnu::always_inline]] inline int64_t FindNonFinite(const T* values,
-                                                    int64_t size) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  constexpr Bits kExponent = sizeof(T) == 4
-                                 ? static_cast<Bits>(0x7f800000u)
-                                 : static_cast<Bits>(0x7ff0000000000000u);
-  auto is_bad = [](T value) -> Bits {
-    return (std::bit_cast<Bits>(value) & kExponent) == kExponent ? 1 : 0;
-  };
-  for (int64_t begin = 0; begin < size; begin += kBlock) {
-    const int64_t end = std::min(size, begin + kBlock);
-    Bits bad = 0;
-    for (int64_t i = begin; i < end; ++i) bad |= is_bad(values[i]);
-    if (bad == 0) continue;
-    for (int64_t i = begin; i < end; ++i) {
-      if (is_bad(values[i]) != 0) return i;
-    }
-  }
-  return -1;
+  return finite;
 }
 
 template <class T>
@@ -161,10 +198,10 @@ double DistanceDispatch(const T* a, const T* b, int64_t size) {
 }
 
 template <class T>
-MR_AVX2 void CombineAvx2(absl::Span<const T* const> inputs,
+MR_AVX2 bool CombineAvx2(absl::Span<const T* const> inputs,
                          absl::Span<const double> coefficients, int64_t size,
                          T* out) {
-  Combine(inputs, coefficients, size, out);
+  return Combine(inputs, coefficients, size, out);
 }
 
 template <class T>
@@ -173,11 +210,11 @@ MR_AVX2 int64_t FindNonFiniteAvx2(const T* values, int64_t size) {
 }
 
 template <class T>
-void CombineDispatch(absl::Span<const T* const> inputs,
+bool CombineDispatch(absl::Span<const T* const> inputs,
                      absl::Span<const double> coefficients, int64_t size,
                      T* out) {
   if (HasAvx2()) return CombineAvx2(inputs, coefficients, size, out);
-  Combine(inputs, coefficients, size, out);
+  return Combine(inputs, coefficients, size, out);
 }
 
 template <class T>
@@ -188,16 +225,16 @@ int64_t FindNonFiniteDispatch(const T* values, int64_t size) {
 
 }  // namespace
 
-void LinearCombination(absl::Span<const float* const> inputs,
+bool LinearCombination(absl::Span<const float* const> inputs,
                        absl::Span<const double> coefficients, int64_t size,
                        float* out) {
-  CombineDispatch(inputs, coefficients, size, out);
+  return CombineDispatch(inputs, coefficients, size, out);
 }
 
-void LinearCombination(absl::Span<const double* const> inputs,
+bool LinearCombination(absl::Span<const double* const> inputs,
                        absl::Span<const double> coefficients, int64_t size,
                        double* out) {
-  CombineDispatch(inputs, coefficients, size, out);
+  return CombineDispatch(inputs, coefficients, size, out);
 }
 
 double SquaredDistance(const float* a, const float* b, int64_t size) {

@@ -18,10 +18,11 @@ namespace miniray::ps {
 // coefficients that add up to 1 leave equal floats as they are.
 //
 // inputs: at least one; as many as coefficients. `out` may be one of them.
-void LinearCombination(absl::Span<const float* const> inputs,
+// Returns whether all of out is finite.
+bool LinearCombination(absl::Span<const float* const> inputs,
                        absl::Span<const double> coefficients, int64_t size,
                        float* out);
-void LinearCombination(absl::Span<const double* const> inputs,
+bool LinearCombination(absl::Span<const double* const> inputs,
                        absl::Span<const double> coefficients, int64_t size,
                        double* out);
 

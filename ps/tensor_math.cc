@@ -1,5 +1,8 @@
 #include "ps/tensor_math.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "ATen/ops/maximum.h"
 #include "ps/kernels.h"
 #include "ps/model_pieces.h"
@@ -10,6 +13,12 @@ namespace {
 
 at::Tensor Dense(const at::Tensor& tensor) {
   return tensor.detach().cpu().contiguous();
+}
+
+// Of a type that the kernels do not write themselves.
+bool IsNarrow(const NamedTensors::value_type& named) {
+  const at::ScalarType type = named.second.scalar_type();
+  return type == at::kHalf || type == at::kBFloat16;
 }
 
 }  // namespace
@@ -46,7 +55,7 @@ void SetMaxima(absl::Span<const Contribution> contributions,
 
 NamedTensors CombineModels(absl::Span<const Contribution> contributions,
                            absl::Span<const double> coefficients, double keep,
-                           const NamedTensors& kept) {
+                           const NamedTensors& kept, bool* finite) {
   std::vector<const NamedTensors*> models = ModelsOf(contributions);
   std::vector<double> with_kept;
   if (keep != 0) {
@@ -56,19 +65,27 @@ NamedTensors CombineModels(absl::Span<const Contribution> contributions,
     coefficients = with_kept;
   }
   NamedTensors out = EmptySharedTensors(contributions.front().tensors);
+  std::atomic<bool> all_finite = true;
   const auto work = [&](const auto& piece) {
-    LinearCombination(piece.read, coefficients, piece.size,
-                      piece.written.front());
+    if (!LinearCombination(piece.read, coefficients, piece.size,
+                           piece.written.front())) {
+      all_finite = false;
+    }
   };
   ForEachPiece(models, {&out}, work, work);
   SetMaxima(contributions, &out);
+  if (finite != nullptr) {
+    *finite = all_finite && std::none_of(out.begin(), out.end(), IsNarrow);
+  }
   return out;
 }
 
-NamedTensors MeanOfModels(absl::Span<const Contribution> contributions) {
+NamedTensors MeanOfModels(absl::Span<const Contribution> contributions,
+                          bool* finite) {
   const size_t n = contributions.size();
   return CombineModels(contributions,
-                       std::vector<double>(n, 1.0 / static_cast<double>(n)));
+                       std::vector<double>(n, 1.0 / static_cast<double>(n)),
+                       /*keep=*/0, /*kept=*/{}, finite);
 }
 
 }  // namespace miniray::ps

@@ -35,14 +35,19 @@ void SetMaxima(absl::Span<const Contribution> contributions, NamedTensors* out);
 // and for every other one the maximum over the contributions; kernels.h tells
 // the precision. The result is in memory of its own, shared memory where there
 // is some; large models are computed on all cores.
+// finite: if not null, set to whether all values of the result are known to be
+// finite; false where one is not, and for float16 and bfloat16, to which it is
+// converted afterwards.
 // REQUIRES: with keep != 0, `kept` has the contributions' names and shapes;
 // else it is not read.
 NamedTensors CombineModels(absl::Span<const Contribution> contributions,
                            absl::Span<const double> coefficients,
-                           double keep = 0, const NamedTensors& kept = {});
+                           double keep = 0, const NamedTensors& kept = {},
+                           bool* finite = nullptr);
 
 // CombineModels with the same coefficient for all: their mean.
-NamedTensors MeanOfModels(absl::Span<const Contribution> contributions);
+NamedTensors MeanOfModels(absl::Span<const Contribution> contributions,
+                          bool* finite = nullptr);
 
 }  // namespace miniray::ps
 

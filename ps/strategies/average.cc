@@ -6,7 +6,7 @@ namespace miniray::ps {
 
 absl::StatusOr<NamedTensors> AverageStrategy::Aggregate(
     absl::Span<const Contribution> contributions) {
-  return MeanOfModels(contributions);
+  return MeanOfModels(contributions, &finite_);
 }
 
 MINIRAY_SYNC_STRATEGY("average", AverageStrategy);

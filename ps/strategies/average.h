@@ -8,18 +8,23 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ps/finite_result.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
 
 namespace miniray::ps {
 
-class AverageStrategy : public SyncStrategy {
+class AverageStrategy : public SyncStrategy, public FiniteResult {
  public:
   // Cannot fail.
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
 
   bool PassesOnNonFinite() const override { return true; }
+  bool ResultIsFinite() const override { return finite_; }
+
+ private:
+  bool finite_ = false;
 };
 
 }  // namespace miniray::ps

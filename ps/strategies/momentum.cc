@@ -38,7 +38,7 @@ absl::StatusOr<NamedTensors> MomentumStrategy::Aggregate(
   average_ =
       CombineModels(contributions,
                     std::vector<double>(n, (1 - keep) / static_cast<double>(n)),
-                    keep, average_);
+                    keep, average_, &finite_);
   return average_;
 }
 

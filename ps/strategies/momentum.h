@@ -18,12 +18,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ps/finite_result.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
 
 namespace miniray::ps {
 
-class MomentumStrategy : public SyncStrategy {
+class MomentumStrategy : public SyncStrategy, public FiniteResult {
  public:
   static std::vector<OptionSpec> Options();
   explicit MomentumStrategy(const StrategyOptions& options);
@@ -36,9 +37,12 @@ class MomentumStrategy : public SyncStrategy {
   // does no more.
   void Reset(const NamedTensors& weights) override;
 
+  bool ResultIsFinite() const override { return finite_; }
+
  private:
   const double momentum_;
   NamedTensors average_;  // Empty before the first synchronisation.
+  bool finite_ = false;
 };
 
 }  // namespace miniray::ps

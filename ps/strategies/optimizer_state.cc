@@ -70,8 +70,9 @@ absl::StatusOr<NamedTensors> OptimizerState::Step(
 
   const auto work = [&]<class T>(const ModelPiece<T>& piece) {
     if (info[piece.tensor].is_buffer) {
-      return LinearCombination(absl::MakeConstSpan(piece.read).subspan(1), mean,
-                               piece.size, piece.written.front());
+      LinearCombination(absl::MakeConstSpan(piece.read).subspan(1), mean,
+                        piece.size, piece.written.front());
+      return;
     }
     T gradient[kBlock];
     std::vector<const T*> in(n + 1);

@@ -11,6 +11,7 @@ namespace miniray::ps {
 
 absl::StatusOr<NamedTensors> WeightedStrategy::Aggregate(
     absl::Span<const Contribution> contributions) {
+  finite_ = false;
   double largest = 0;
   for (const Contribution& contribution : contributions) {
     const double weight = contribution.weight;
@@ -35,7 +36,8 @@ absl::StatusOr<NamedTensors> WeightedStrategy::Aggregate(
     total += coefficients.back();
   }
   for (double& coefficient : coefficients) coefficient /= total;
-  return CombineModels(contributions, coefficients);
+  return CombineModels(contributions, coefficients, /*keep=*/0, /*kept=*/{},
+                       &finite_);
 }
 
 MINIRAY_SYNC_STRATEGY("weighted", WeightedStrategy);

@@ -16,12 +16,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ps/finite_result.h"
 #include "ps/strategy_registry.h"
 #include "ps/sync_strategy.h"
 
 namespace miniray::ps {
 
-class WeightedStrategy : public SyncStrategy {
+class WeightedStrategy : public SyncStrategy, public FiniteResult {
  public:
   // Errors: INVALID_ARGUMENT, a weight is negative, infinite or NaN.
   // FAILED_PRECONDITION, all weights are zero.
@@ -31,6 +32,10 @@ class WeightedStrategy : public SyncStrategy {
   bool UsesWorkerWeights() const override { return true; }
   // Those of workers of weight 0 too: 0 times infinity is NaN.
   bool PassesOnNonFinite() const override { return true; }
+  bool ResultIsFinite() const override { return finite_; }
+
+ private:
+  bool finite_ = false;
 };
 
 }  // namespace miniray::ps

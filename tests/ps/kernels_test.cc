@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -91,6 +92,47 @@ TYPED_TEST(LinearCombinationTest, AnySizeAndAlignment) {
       ASSERT_EQ(out[size], TypeParam{42}) << "wrote past the end";
     }
   }
+}
+
+TYPED_TEST(LinearCombinationTest, TellsWhetherAllOfItIsFinite) {
+  constexpr TypeParam kInfinity = std::numeric_limits<TypeParam>::infinity();
+  constexpr TypeParam kNan = std::numeric_limits<TypeParam>::quiet_NaN();
+  const std::vector<double> coefficients(5, 0.2);
+  std::vector<TypeParam> out(kSize);
+  auto inputs = RandomInputs<TypeParam>(5, kSize);
+  EXPECT_TRUE(
+      LinearCombination(Pointers(inputs), coefficients, kSize, out.data()));
+  // In the first block, at the borders of blocks, in the last cache line.
+  for (const int64_t i : {0, 17, 2047, 2048, 4095, 4096, 4990, 5002}) {
+    for (const TypeParam bad : {kInfinity, -kInfinity, kNan}) {
+      for (const size_t input : {0, 4}) {
+        TypeParam& value = inputs[input][static_cast<size_t>(i)];
+        const TypeParam before = std::exchange(value, bad);
+        EXPECT_FALSE(LinearCombination(Pointers(inputs), coefficients, kSize,
+                                       out.data()))
+            << bad << " at " << i << " of input " << input;
+        value = before;
+      }
+    }
+  }
+}
+
+TYPED_TEST(LinearCombinationTest, TellsWhetherALargeResultIsFinite) {
+  constexpr int64_t kLarge = (3 << 20) / sizeof(TypeParam) + 5;
+  const auto inputs = RandomInputs<TypeParam>(2, kLarge);
+  std::vector<TypeParam> out(kLarge);
+  EXPECT_TRUE(
+      LinearCombination(Pointers(inputs), {0.5, 0.5}, kLarge, out.data()));
+  for (const int64_t i : {0, 9, 4999, 4998}) {
+    ASSERT_EQ(out[kLarge - 1 - i],
+              Expected(inputs, {0.5, 0.5}, kLarge - 1 - i));
+  }
+  // Finite inputs, and a sum that is too large.
+  const TypeParam largest = std::numeric_limits<TypeParam>::max();
+  auto larger = inputs;
+  larger[0][kLarge - 1] = larger[1][kLarge - 1] = largest;
+  EXPECT_FALSE(
+      LinearCombination(Pointers(larger), {1.0, 1.0}, kLarge, out.data()));
 }
 
 TEST(KernelsTest, EqualFloatsStayAsTheyAreForAnyNumberOfWorkers) {

@@ -8,6 +8,7 @@
 #include "ATen/ops/scalar_tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/finite_result.h"
 #include "tests/ps/median_strategy.h"
 #include "tests/ps/strategy_testutil.h"
 #include "tests/runtime/base/readme_code.h"
@@ -145,6 +146,31 @@ std::vector<Contribution> Weighted(const std::vector<double>& weights) {
     contributions[i].weight = weights[i];
   }
   return contributions;
+}
+
+TEST(FiniteResultTest, IsKnownOfLinearStrategies) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const char* name : {"average", "weighted", "momentum"}) {
+    auto strategy = Create(name);
+    const auto* const known = dynamic_cast<FiniteResult*>(strategy.get());
+    ASSERT_NE(known, nullptr) << name;
+    EXPECT_FALSE(known->ResultIsFinite()) << name << " before the first";
+    AggregateValues(*strategy, Workers({{1, 2, 3}, {4, 5, 6}}));
+    EXPECT_TRUE(known->ResultIsFinite()) << name;
+    AggregateValues(*strategy, Workers({{1, 2, 3}, {4, kInfinity, 6}}));
+    EXPECT_FALSE(known->ResultIsFinite()) << name;
+    strategy->Reset({});
+    AggregateValues(*strategy, Workers({{1, 2, 3}, {4, 5, 6}}));
+    EXPECT_TRUE(known->ResultIsFinite()) << name << ", the next one";
+  }
+}
+
+TEST(FiniteResultTest, IsNotKnownOfHalves) {
+  auto average = Create("average");
+  AggregateValues(*average,
+                  Contributions({{{"w", Floats({1, 2}).to(at::kHalf)}},
+                                 {{"w", Floats({3, 4}).to(at::kHalf)}}}));
+  EXPECT_FALSE(dynamic_cast<FiniteResult*>(average.get())->ResultIsFinite());
 }
 
 TEST(WeightedTest, WeighsByWorker) {
