@@ -104,8 +104,10 @@ int64_t TreeMemory(const std::set<pid_t>& without) {
   }
   int64_t in_files = 0;
   for (const auto& [inode, size] : files) in_files += size;
-  // Files are mostly mapped too, so they are not added to what is.
-  return bytes + std::max(shared, in_files);
+  // Files are mostly mapped too, so they are not added to what is. Where there
+  // are some, they tell: processes are asked one after the other, and a page
+  // that another one maps meanwhile counts with more than its size.
+  return bytes + (in_files > 0 ? in_files : shared);
 }
 
 absl::StatusOr<int64_t> PeakTreeMemory(

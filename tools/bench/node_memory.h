@@ -14,8 +14,9 @@
 namespace miniray::bench {
 
 // Bytes of this process and its descendants, except those in `without` and
-// their descendants: what is theirs alone, their part of what they share
-// (Pss), and files in memory that they hold but have not mapped.
+// their descendants: what is theirs alone, their part of what they share (Pss),
+// and the files in memory that they hold, mapped or not. Shared memory that is
+// no file counts where they hold no such file.
 int64_t TreeMemory(const std::set<pid_t>& without);
 
 // The most that TreeMemory returned while `work` ran; it is asked all the time.
