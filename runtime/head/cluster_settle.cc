@@ -13,6 +13,15 @@ namespace {
 
 constexpr absl::Duration kRetryPeriod = absl::Seconds(1);
 
+// The row with this `info`, which is lent to it instead of copied.
+template <class Row, class Info>
+std::string SerializeWith(const Info& info, Row* row) {
+  row->unsafe_arena_set_allocated_info(const_cast<Info*>(&info));
+  std::string bytes = row->SerializeAsString();
+  row->unsafe_arena_release_info();
+  return bytes;
+}
+
 }  // namespace
 
 ClusterState::~ClusterState() {
@@ -96,14 +105,14 @@ std::vector<StateStore::Change> ClusterState::TakeChanges(Written* written) {
     const Actor* actor = FindActor(id);
     if (actor == nullptr) continue;
     v1::StoredActor row;
-    *row.mutable_info() = actor->info;
     row.set_incarnation(actor->incarnation);
     row.set_holds_resources(actor->holds_resources);
     row.set_stop_reason(actor->stop_reason);
     row.set_queue_position(actor->queue_position);
     row.set_log_node_id(actor->log_node_id);
     row.set_bundle_index(actor->bundle);
-    changes.push_back({Table::kActors, actor->key, row.SerializeAsString()});
+    changes.push_back(
+        {Table::kActors, actor->key, SerializeWith(actor->info, &row)});
     if (!IsLive(actor->info)) {
       changes.push_back({Table::kActorSpecs, actor->key, std::nullopt});
     } else if (!actor->stored) {
@@ -234,7 +243,9 @@ void ClusterState::ReplyActor(const Actor& actor, ActorCallback done) {
     effect.creation = CreationOf(actor);
     effect.failed = [done](const absl::Status& status) { done(status); };
   }
-  effect.run = [done = std::move(done), info = Told(actor)] { done(info); };
+  effect.run = [done = std::move(done), info = Told(actor)]() mutable {
+    done(std::move(info));
+  };
   effects_.push_back(std::move(effect));
 }
 

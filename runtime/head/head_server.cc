@@ -100,6 +100,9 @@ class HeadServerImpl : public HeadServer {
     quota.Resize(std::max(kReceiveMemoryBytes,
                           2 * static_cast<size_t>(options.max_state_bytes)));
     builder.SetResourceQuota(quota);
+    // Probes of the bandwidth would be most of what a lease costs: each renewal
+    // would bring one about. A message's own size makes room for it.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddListeningPort(JoinHostPort(options.host, options.port),
                              ServerCredentials(), &port_);
     builder.RegisterService(&service_);

@@ -41,13 +41,14 @@ class StreamLink {
   void Push(Message message) {
     absl::MutexLock lock(&mu_);
     if (reactor_ == nullptr || ending_) return;
-    bytes_ += message.ByteSizeLong();
-    queue_.push_back(std::move(message));
+    const size_t bytes = message.ByteSizeLong();
+    bytes_ += bytes;
+    queue_.push_back({std::move(message), bytes});
     if (bytes_ > kMaxQueuedBytes) {
       return Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                                  "the peer does not read what it is sent"));
     }
-    if (queue_.size() == 1) reactor_->StartWrite(&queue_.front());
+    if (queue_.size() == 1) WriteFront();
   }
 
   // Ends the stream: now, or (`drain`) once all that was queued has left.
@@ -65,16 +66,29 @@ class StreamLink {
   void Written(bool ok) {
     absl::MutexLock lock(&mu_);
     if (reactor_ == nullptr || !ok) return;
-    bytes_ -= queue_.front().ByteSizeLong();
+    bytes_ -= queue_.front().bytes;
     queue_.pop_front();
     if (!queue_.empty()) {
-      reactor_->StartWrite(&queue_.front());
+      WriteFront();
     } else if (ending_) {
       Finish(end_);
     }
   }
 
  private:
+  struct Queued {
+    Message message;
+    size_t bytes;
+  };
+
+  // One with others behind it need not leave at once: the last of them takes
+  // all along, in one write to the network.
+  void WriteFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    grpc::WriteOptions options;
+    if (queue_.size() > 1) options.set_buffer_hint();
+    reactor_->StartWrite(&queue_.front().message, options);
+  }
+
   // The front message stays: it may be on its way.
   void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::exchange(reactor_, nullptr)->Finish(status);
@@ -82,7 +96,7 @@ class StreamLink {
 
   absl::Mutex mu_;
   Reactor* reactor_ ABSL_GUARDED_BY(mu_);  // Null: it is over.
-  std::deque<Message> queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<Queued> queue_ ABSL_GUARDED_BY(mu_);
   size_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status end_ ABSL_GUARDED_BY(mu_);
