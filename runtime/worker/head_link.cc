@@ -155,7 +155,7 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
       continue;
     }
     absl::MutexLock lock(&mu_);
-    registered_ = true;
+    registered_ = attached_ = true;
     replaced_ids_.clear();
     lease_ = absl::Milliseconds(command.registered().lease_ms());
     *backoff = kFirstBackoff;
@@ -164,6 +164,7 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
   }
   {
     absl::MutexLock lock(&mu_);
+    attached_ = false;
     stream_ = nullptr;
     context_ = nullptr;
     auto idle = [this] {
@@ -307,6 +308,11 @@ void HeadLink::Stop() {
 std::string HeadLink::node_id() const {
   absl::MutexLock lock(&mu_);
   return node_id_;
+}
+
+bool HeadLink::attached() const {
+  absl::MutexLock lock(&mu_);
+  return attached_;
 }
 
 absl::Duration HeadLink::lease() const {

@@ -72,6 +72,8 @@ class HeadLink {
   void Stop();
 
   std::string node_id() const;
+  // The head has accepted the node's stream, which has not ended since.
+  bool attached() const;
   // As the head wants it; a guess before it was heard.
   absl::Duration lease() const;
 
@@ -101,7 +103,8 @@ class HeadLink {
   // Given up since the head was heard of last.
   std::vector<std::string> replaced_ids_ ABSL_GUARDED_BY(mu_);
   absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(9);
-  bool registered_ ABSL_GUARDED_BY(mu_) = false;
+  bool registered_ ABSL_GUARDED_BY(mu_) = false;  // Once at least.
+  bool attached_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool silent_ ABSL_GUARDED_BY(mu_) = false;  // Until StartAnew.
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);

@@ -18,6 +18,9 @@ namespace {
 constexpr double kPeriod = 0.4;
 constexpr double kPatience = 0.25;
 constexpr double kRetryPause = 0.05;
+// A node whose stream broke is lost after a third of the lease, unless it is
+// renewed: a stream that is hard to get back is no death.
+constexpr double kPeriodWithoutStream = 0.1;
 
 // Leases without contact after which a node ends its actors by itself.
 constexpr int kFenceLeases = 3;
@@ -52,8 +55,8 @@ void LeaseKeeper::Loop() {
   bool refused_before = false;
   double pause = kPeriod;
   while (true) {
+    if (!Await(pause)) return;
     const absl::Duration lease = link_->lease();
-    if (stopping_.WaitForNotificationWithTimeout(pause * lease)) return;
     grpc::ClientContext context;
     PrepareContext(&context, options_.token, kPatience * lease);
     // Not to fail at once: only waiting calls drive a connection.
@@ -100,8 +103,23 @@ void LeaseKeeper::Loop() {
     }
     // We were silent for too long and given up, or the head is another one.
     // The stream need not have noticed.
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND) link_->Redial();
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND &&
+        link_->attached()) {
+      link_->Redial();
+    }
   }
+}
+
+bool LeaseKeeper::Await(double pause) {
+  const absl::Duration lease = link_->lease();
+  absl::Duration left = pause * lease;
+  while (left > absl::ZeroDuration()) {
+    const absl::Duration step = std::min(left, kPeriodWithoutStream * lease);
+    if (stopping_.WaitForNotificationWithTimeout(step)) return false;
+    if (!link_->attached()) return true;
+    left -= step;
+  }
+  return true;
 }
 
 }  // namespace miniray

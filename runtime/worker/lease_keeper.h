@@ -1,5 +1,7 @@
 // Renews a node's lease at the head, from a thread that does nothing else: a
-// busy machine must not be taken for a dead one.
+// busy machine must not be taken for a dead one. While the head does not have
+// the node's stream, the renewals, which then are all that tells a living
+// daemon from a dead one, come more often.
 
 #ifndef MINIRAY_RUNTIME_WORKER_LEASE_KEEPER_H_
 #define MINIRAY_RUNTIME_WORKER_LEASE_KEEPER_H_
@@ -46,6 +48,9 @@ class LeaseKeeper {
 
  private:
   void Loop();
+  // Until the next renewal is due, `pause` (of the lease) from now or sooner.
+  // False: the keeper is to stop.
+  bool Await(double pause);
 
   const Options options_;
   v1::Head::Stub* const stub_;

@@ -1,0 +1,153 @@
+// When a node's lease is renewed, seen by its head.
+
+#include "runtime/worker/lease_keeper.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "proto/head.grpc.pb.h"
+#include "runtime/base/net.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/worker/head_link.h"
+#include "tests/runtime/base/status_matchers.h"
+
+namespace miniray {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// Accepts the first stream, and no other. Takes every renewal.
+class FakeHead : public v1::Head::Service {
+ public:
+  explicit FakeHead(absl::Duration lease) : lease_(lease) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeHead() override {
+    if (!broken_.HasBeenNotified()) broken_.Notify();
+    server_->Shutdown(absl::ToChronoTime(absl::Now()));
+  }
+
+  grpc::Status AttachNode(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::NodeCommand, v1::NodeMessage>* stream)
+      override {
+    const grpc::Status no(grpc::StatusCode::UNAVAILABLE, "no stream for you");
+    v1::NodeMessage registration;
+    if (!stream->Read(&registration)) return no;
+    {
+      absl::MutexLock lock(&mu_);
+      if (++streams_ > 1) return no;
+    }
+    v1::NodeCommand registered;
+    registered.mutable_registered()->set_lease_ms(
+        absl::ToInt64Milliseconds(lease_));
+    stream->Write(registered);
+    broken_.WaitForNotification();
+    return no;
+  }
+
+  grpc::Status RenewLease(grpc::ServerContext*, const v1::RenewLeaseRequest*,
+                          v1::RenewLeaseResponse*) override {
+    absl::MutexLock lock(&mu_);
+    renewals_.push_back(absl::Now());
+    return grpc::Status::OK;
+  }
+
+  void BreakTheStream() { broken_.Notify(); }
+
+  // The times of the first `count` renewals; fewer if they do not come.
+  std::vector<absl::Time> Renewals(size_t count) {
+    absl::MutexLock lock(&mu_);
+    auto enough = [this, count] {
+      mu_.AssertHeld();
+      return renewals_.size() >= count;
+    };
+    mu_.AwaitWithTimeout(absl::Condition(&enough), kPatience);
+    return renewals_;
+  }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int port() const { return port_; }
+
+ private:
+  const absl::Duration lease_;
+  int port_ = 0;
+  absl::Notification broken_;
+  absl::Mutex mu_;
+  int streams_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<absl::Time> renewals_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A daemon's link and keeper at a head.
+class Node {
+ public:
+  explicit Node(const FakeHead& head)
+      : channel_(MakeChannel(head.address())),
+        stub_(v1::Head::NewStub(channel_)),
+        link_({.head_address = head.address(), .channel = channel_.get()},
+              stub_.get(),
+              {.describe = [](v1::RegisterNode*) {},
+               .on_command = [](const v1::NodeCommand&) {},
+               .on_given_up = [] {}}),
+        head_({"127.0.0.1", head.port()}) {}
+
+  absl::Status Start() {
+    MR_RETURN_IF_ERROR(link_.Start(kPatience));
+    keeper_ = std::make_unique<LeaseKeeper>(
+        LeaseKeeper::Options{.head = head_}, stub_.get(), &link_,
+        LeaseKeeper::Callbacks{.on_cut_off = [](const std::string&) {}});
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Head::Stub> stub_;
+  HeadLink link_;
+  const HostPort head_;
+  std::unique_ptr<LeaseKeeper> keeper_;
+};
+
+TEST(LeaseKeeperTest, RenewsAfterFourTenthsOfTheLease) {
+  const absl::Duration lease = absl::Seconds(2);
+  FakeHead head(lease);
+  Node node(head);
+  const absl::Time begin = absl::Now();
+  ASSERT_THAT(node.Start(), IsOk());
+  const std::vector<absl::Time> renewals = head.Renewals(2);
+  ASSERT_GE(renewals.size(), 2);
+  EXPECT_GE(renewals[0] - begin, 0.4 * lease);
+  EXPECT_GE(renewals[1] - renewals[0], 0.35 * lease);
+}
+
+// The head loses a node whose stream broke after a third of the lease.
+TEST(LeaseKeeperTest, RenewsSoonWhileTheStreamCannotBeHad) {
+  const absl::Duration lease = absl::Seconds(15);
+  FakeHead head(lease);
+  Node node(head);
+  ASSERT_THAT(node.Start(), IsOk());
+  head.BreakTheStream();
+  const absl::Time broken = absl::Now();
+  const std::vector<absl::Time> renewals = head.Renewals(2);
+  ASSERT_GE(renewals.size(), 2);
+  EXPECT_LT(renewals[0] - broken, lease / 3);
+  EXPECT_LT(renewals[1] - renewals[0], lease / 3);
+}
+
+}  // namespace
+}  // namespace miniray
