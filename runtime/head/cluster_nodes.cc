@@ -50,6 +50,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     node.info.set_object_address(request.object_address());
     node.link = std::move(link);
     node.lease_end = options_.clock() + options_.lease;
+    first_lease_end_ = std::min(first_lease_end_, node.lease_end);
     Dirty(&node);
     if (is_new) {
       node.total = total;
@@ -134,6 +135,7 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   it->second.lease_end = std::min(
       it->second.lease_end,
       std::max(options_.clock() + options_.lease / 3, return_time_end_));
+  first_lease_end_ = std::min(first_lease_end_, it->second.lease_end);
   LOG(WARNING) << "node disconnected: " << NodeName(it->second.info);
   Schedule();
 }

@@ -271,6 +271,7 @@ std::string ClusterState::WhyNoRoom(const Demand& demand) const {
 
 v1::ActorInfo ClusterState::Told(const Actor& actor) const {
   v1::ActorInfo info = actor.info;
+  if (IsToldAsKept(actor)) return info;
   if (actor.restart_at != absl::InfinitePast()) {
     info.set_cause(absl::StrCat(
         info.cause(), "; it ended ", actor.quick_restarts,

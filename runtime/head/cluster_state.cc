@@ -1,9 +1,12 @@
 #include "runtime/head/cluster_state.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "runtime/base/version.h"
 
 namespace miniray {
@@ -14,6 +17,30 @@ constexpr size_t kMaxDeadActors = 10000;
 constexpr size_t kMaxDeadNodes = 1000;
 constexpr size_t kMaxEndedJobs = 10000;
 constexpr absl::Duration kMaxWait = absl::Minutes(1);
+// Of an actor's record in wire format, for making room.
+constexpr size_t kUsualActorBytes = 320;
+
+bool IsWanted(const std::set<v1::Table>& tables, v1::Table table) {
+  return tables.empty() || tables.contains(table);
+}
+
+// Adds the record to a serialised GetClusterStateResponse: in wire format a
+// repeated field's elements stand behind each other, in any place.
+void AppendActor(const v1::ActorInfo& info, std::string* response) {
+  using ::google::protobuf::internal::WireFormatLite;
+  using ::google::protobuf::io::CodedOutputStream;
+  constexpr uint32_t kTag =
+      WireFormatLite::MakeTag(v1::GetClusterStateResponse::kActorsFieldNumber,
+                              WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  const auto bytes = static_cast<uint32_t>(info.ByteSizeLong());
+  const size_t begin = response->size();
+  response->resize(begin + CodedOutputStream::VarintSize32(kTag) +
+                   CodedOutputStream::VarintSize32(bytes) + bytes);
+  auto* to = reinterpret_cast<uint8_t*>(response->data()) + begin;
+  to = CodedOutputStream::WriteVarint32ToArray(kTag, to);
+  to = CodedOutputStream::WriteVarint32ToArray(bytes, to);
+  info.SerializeWithCachedSizesToArray(to);
+}
 
 }  // namespace
 
@@ -103,16 +130,7 @@ void ClusterState::ForgetNodesAndJobs() {
 void ClusterState::Tick() {
   Turn turn(this);
   const absl::Time now = options_.clock();
-  for (auto& [id, node] : nodes_) {
-    if (node.info.state() == v1::NODE_STATE_DEAD || now < node.lease_end) {
-      continue;
-    }
-    LoseNode(&node,
-             node.info.state() == v1::NODE_STATE_DISCONNECTED
-                 ? "its connection to the head broke and did not come back"
-                 : absl::StrCat("no sign of life for ",
-                                absl::FormatDuration(options_.lease)));
-  }
+  if (now >= first_lease_end_) EndLeases(now);
   for (auto& [id, job] : jobs_) {
     if (now >= job.grace_end) {
       EndJob(&job, v1::JOB_STATE_FAILED, "its driver vanished");
@@ -129,6 +147,22 @@ void ClusterState::Tick() {
   for (WaitList::Answer& answer : actor_waiters_.TakeExpired(now)) answer();
   for (WaitList::Answer& answer : job_waiters_.TakeExpired(now)) answer();
   for (WaitList::Answer& answer : group_waiters_.TakeExpired(now)) answer();
+}
+
+void ClusterState::EndLeases(absl::Time now) {
+  first_lease_end_ = absl::InfiniteFuture();
+  for (auto& [id, node] : nodes_) {
+    if (node.info.state() == v1::NODE_STATE_DEAD) continue;
+    if (now < node.lease_end) {
+      first_lease_end_ = std::min(first_lease_end_, node.lease_end);
+      continue;
+    }
+    LoseNode(&node,
+             node.info.state() == v1::NODE_STATE_DISCONNECTED
+                 ? "its connection to the head broke and did not come back"
+                 : absl::StrCat("no sign of life for ",
+                                absl::FormatDuration(options_.lease)));
+  }
 }
 
 std::set<std::string> ClusterState::PackagesInUse() const {
@@ -159,13 +193,37 @@ void ClusterState::StopWaiting() {
 
 v1::GetClusterStateResponse ClusterState::Snapshot(
     const std::set<v1::Table>& tables) const {
-  const auto wanted = [&](v1::Table table) {
-    return tables.empty() || tables.contains(table);
-  };
+  absl::MutexLock lock(&mu_);
+  v1::GetClusterStateResponse response = SnapshotWithoutActors(tables);
+  if (!IsWanted(tables, v1::TABLE_ACTORS)) return response;
+  response.mutable_actors()->Reserve(static_cast<int>(actors_.size()));
+  for (const auto& [id, actor] : actors_) {
+    *response.add_actors() = Told(*actor);
+  }
+  return response;
+}
+
+std::string ClusterState::SerializedSnapshot(
+    const std::set<v1::Table>& tables) const {
+  absl::MutexLock lock(&mu_);
+  std::string bytes = SnapshotWithoutActors(tables).SerializeAsString();
+  if (!IsWanted(tables, v1::TABLE_ACTORS)) return bytes;
+  bytes.reserve(bytes.size() + actors_.size() * kUsualActorBytes);
+  for (const auto& [id, actor] : actors_) {
+    if (IsToldAsKept(*actor)) {
+      AppendActor(actor->info, &bytes);
+    } else {
+      AppendActor(Told(*actor), &bytes);
+    }
+  }
+  return bytes;
+}
+
+v1::GetClusterStateResponse ClusterState::SnapshotWithoutActors(
+    const std::set<v1::Table>& tables) const {
   v1::GetClusterStateResponse response;
   response.set_head_version(kVersion);
-  absl::MutexLock lock(&mu_);
-  if (wanted(v1::TABLE_NODES)) {
+  if (IsWanted(tables, v1::TABLE_NODES)) {
     for (const auto& [id, node] : nodes_) {
       v1::NodeInfo* info = response.add_nodes();
       *info = node.info;
@@ -173,16 +231,10 @@ v1::GetClusterStateResponse ClusterState::Snapshot(
       *info->mutable_available() = node.available.ToProto();
     }
   }
-  if (wanted(v1::TABLE_ACTORS)) {
-    response.mutable_actors()->Reserve(static_cast<int>(actors_.size()));
-    for (const auto& [id, actor] : actors_) {
-      *response.add_actors() = Told(*actor);
-    }
-  }
-  if (wanted(v1::TABLE_JOBS)) {
+  if (IsWanted(tables, v1::TABLE_JOBS)) {
     for (const auto& [id, job] : jobs_) *response.add_jobs() = job.info;
   }
-  if (wanted(v1::TABLE_PLACEMENT_GROUPS)) {
+  if (IsWanted(tables, v1::TABLE_PLACEMENT_GROUPS)) {
     for (const auto& [id, group] : groups_) {
       *response.add_placement_groups() = Told(group);
     }

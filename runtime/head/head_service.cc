@@ -1,9 +1,14 @@
 #include "runtime/head/head_service.h"
 
 #include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "grpcpp/support/slice.h"
 #include "runtime/head/head_streams.h"
 #include "runtime/head/state_query.h"
 #include "runtime/rpc/channel.h"
@@ -17,6 +22,31 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
+}
+
+absl::Status Parse(grpc::ByteBuffer bytes, google::protobuf::Message* message) {
+  grpc::ProtoBufferReader reader(&bytes);
+  if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the request is no ", message->GetTypeName()));
+}
+
+// Keeps the bytes where they are.
+grpc::Slice SliceOf(std::string bytes) {
+  auto* const owned = new std::string(std::move(bytes));
+  return grpc::Slice(
+      owned->data(), owned->size(),
+      [](void* owned) { delete static_cast<std::string*>(owned); }, owned);
+}
+
+std::set<v1::Table> TablesOf(const v1::GetClusterStateRequest& query) {
+  std::set<v1::Table> tables;
+  for (const int table : query.tables()) {
+    tables.insert(static_cast<v1::Table>(table));
+  }
+  return tables;
 }
 
 template <class Response>
@@ -164,26 +194,36 @@ grpc::ServerUnaryReactor* HeadService::LoadActorState(
 }
 
 grpc::ServerUnaryReactor* HeadService::GetClusterState(
-    grpc::CallbackServerContext* context,
-    const v1::GetClusterStateRequest* request,
-    v1::GetClusterStateResponse* response) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  v1::GetClusterStateRequest query;
   absl::Status status = Admit(*context);
-  if (status.ok()) status = CheckQuery(*request);
+  if (status.ok()) status = Parse(*request, &query);
+  if (status.ok()) status = CheckQuery(query);
   if (!status.ok()) return Finish(context, status);
-  std::set<v1::Table> tables;
-  for (const int table : request->tables()) {
-    tables.insert(static_cast<v1::Table>(table));
-  }
-  *response = state_->Snapshot(tables);
-  if (Wants(*request, v1::TABLE_PACKAGES)) {
+  const std::set<v1::Table> tables = TablesOf(query);
+  v1::GetClusterStateResponse packages;
+  if (Wants(query, v1::TABLE_PACKAGES)) {
     for (const PackageStore::Entry& entry : packages_->List()) {
-      v1::PackageInfo* info = response->add_packages();
+      v1::PackageInfo* info = packages.add_packages();
       info->set_package_id(entry.package_id);
       info->set_size(entry.bytes);
       info->set_last_used_unix_ms(absl::ToUnixMillis(entry.last_used));
     }
   }
-  ApplyQuery(*request, response);
+  std::string bytes;
+  if (query.filters().empty()) {
+    // In wire format a message behind another one is merged with it.
+    bytes = state_->SerializedSnapshot(tables);
+    packages.AppendToString(&bytes);
+  } else {
+    v1::GetClusterStateResponse state = state_->Snapshot(tables);
+    *state.mutable_packages() = std::move(*packages.mutable_packages());
+    ApplyQuery(query, &state);
+    bytes = state.SerializeAsString();
+  }
+  const grpc::Slice slice = SliceOf(std::move(bytes));
+  *response = grpc::ByteBuffer(&slice, 1);
   return Finish(context, status);
 }
 

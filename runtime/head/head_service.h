@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "proto/head.grpc.pb.h"
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/call_record_ring.h"
@@ -20,7 +21,11 @@ namespace miniray {
 
 // Thread-safe. What it is given outlives it. Refuses every call (UNAVAILABLE)
 // until it is opened.
-class HeadService : public v1::Head::CallbackService {
+//
+// GetClusterState answers in bytes: a message of ten thousand actors would take
+// most of the call's time.
+class HeadService : public v1::Head::WithRawCallbackMethod_GetClusterState<
+                        v1::Head::CallbackService> {
  public:
   HeadService(ClusterState* state, PackageStore* packages,
               ActorStateStore* actor_states, LogRelay* logs,
@@ -100,9 +105,8 @@ class HeadService : public v1::Head::CallbackService {
       const v1::RemovePlacementGroupRequest* request,
       v1::RemovePlacementGroupResponse* response) override;
   grpc::ServerUnaryReactor* GetClusterState(
-      grpc::CallbackServerContext* context,
-      const v1::GetClusterStateRequest* request,
-      v1::GetClusterStateResponse* response) override;
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+      grpc::ByteBuffer* response) override;
 
  private:
   // Whether a call may go on; `method` is the caller's name. Errors: see

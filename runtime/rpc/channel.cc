@@ -14,6 +14,7 @@
 #include "runtime/base/refusal_log.h"
 #include "runtime/base/version.h"
 #include "runtime/rpc/fault_injector.h"
+#include "runtime/rpc/head_channel.h"
 #include "runtime/rpc/tls.h"
 
 namespace miniray {
@@ -24,10 +25,8 @@ absl::string_view WithoutPatch(absl::string_view version) {
   return version.substr(0, version.rfind('.'));
 }
 
-}  // namespace
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments args;
+std::shared_ptr<grpc::Channel> MakeChannelWith(grpc::ChannelArguments args,
+                                               const std::string& address) {
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -46,6 +45,18 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
         address, credentials, args, std::move(faults));
   }
   return grpc::CreateCustomChannel(address, credentials, args);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  return MakeChannelWith(grpc::ChannelArguments(), address);
+}
+
+std::shared_ptr<grpc::Channel> MakeHeadChannel(const std::string& address) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  return MakeChannelWith(std::move(args), address);
 }
 
 bool AwaitConnected(grpc::Channel* channel, absl::Time deadline) {

@@ -16,7 +16,7 @@
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/token.h"
-#include "runtime/rpc/channel.h"
+#include "runtime/rpc/head_channel.h"
 #include "runtime/worker/actor_table.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/job_table.h"
@@ -40,7 +40,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
       : options_(std::move(options)),
         head_(std::move(head)),
         node_ip_(std::move(node_ip)),
-        channel_(MakeChannel(options_.head_address)),
+        channel_(MakeHeadChannel(options_.head_address)),
         stub_(v1::Head::NewStub(channel_)),
         packages_({.folder = options_.session_dir + "/packages",
                    .token = options_.token,

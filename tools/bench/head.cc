@@ -44,6 +44,7 @@
 #include "runtime/head/head_server.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/head_channel.h"
 
 ABSL_FLAG(int, daemons, 1000, "Simulated worker daemons, a connection each.");
 ABSL_FLAG(int, actors, 10000, "Actors that live at once.");
@@ -161,7 +162,7 @@ class Daemon
  public:
   Daemon(const std::string& address, int index, std::atomic<int64_t>* started)
       : node_id_(absl::StrCat("node-", index)),
-        stub_(v1::Head::NewStub(MakeChannel(address))),
+        stub_(v1::Head::NewStub(MakeHeadChannel(address))),
         started_(started) {}
 
   void Attach() {

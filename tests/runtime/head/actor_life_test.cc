@@ -1,6 +1,7 @@
 // Restarts, kills, late messages, and who holds which resources meanwhile.
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,33 @@ TEST_F(ActorLifeTest, RestartsInARowComeMoreAndMoreSlowly) {
   }
   Exited("n", "a", 13);
   EXPECT_THAT(link_->Take(), ElementsAre("start a.14"));
+}
+
+TEST_F(ActorLifeTest, TheTablesInWireFormatAreTheTables) {
+  Create(Restartable("runs", -1));
+  Started("n", "runs");
+  Create(Restartable("delayed", -1));
+  Exited("n", "delayed", 0);
+  Exited("n", "delayed", 1);
+  Create("waits", 4);
+  Create("dead");
+  ASSERT_THAT(state_.KillActor("dead", true), IsOk());
+  Attach("job");
+  ASSERT_THAT(Info("delayed").cause(), HasSubstr("it is started again in"));
+  ASSERT_THAT(Info("waits").cause(), HasSubstr("waits for CPU 4"));
+  const auto parsed = [this](const std::set<v1::Table>& tables) {
+    v1::GetClusterStateResponse state;
+    EXPECT_TRUE(state.ParseFromString(state_.SerializedSnapshot(tables)));
+    return state.DebugString();
+  };
+  for (const std::set<v1::Table>& tables :
+       {std::set<v1::Table>{},
+        {v1::TABLE_ACTORS},
+        {v1::TABLE_NODES},
+        {v1::TABLE_ACTORS, v1::TABLE_JOBS}}) {
+    EXPECT_EQ(parsed(tables), state_.Snapshot(tables).DebugString());
+  }
+  EXPECT_EQ(state_.Snapshot({v1::TABLE_ACTORS}).actors_size(), 4);
 }
 
 TEST_F(ActorLifeTest, AnActorThatWaitsForItsDelayCanBeKilled) {

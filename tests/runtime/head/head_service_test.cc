@@ -1,5 +1,6 @@
 // The head over a real gRPC channel.
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -397,6 +398,28 @@ TEST_F(HeadServiceTest, AnActorFromItsCreationToItsEnd) {
   EXPECT_EQ(state.nodes(0).state(), v1::NODE_STATE_DEAD);
   EXPECT_THAT(Call(&v1::Head::Stub::RenewLease, renew, &renewed),
               StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(HeadServiceTest, AQueryThatIsNoMessageIsRefused) {
+  grpc::GenericStub stub(
+      MakeChannel(absl::StrCat("127.0.0.1:", head_->port())));
+  const grpc::Slice garbage("\xff\xff");
+  const grpc::ByteBuffer request(&garbage, 1);
+  grpc::ByteBuffer response;
+  grpc::CompletionQueue queue;
+  const auto context = Context(token_);
+  const auto call = stub.PrepareUnaryCall(
+      context.get(), "/miniray.v1.Head/GetClusterState", request, &queue);
+  call->StartCall();
+  grpc::Status status;
+  int tag = 0;
+  call->Finish(&response, &status, &tag);
+  void* done = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&done, &ok));
+  EXPECT_THAT(FromGrpcStatus(status),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("GetClusterStateRequest")));
 }
 
 TEST_F(HeadServiceTest, UnknownActors) {
