@@ -14,10 +14,10 @@
 #include "proto/actor.grpc.pb.h"
 #include "runtime/actor/call_stream.h"
 #include "runtime/actor/hosted_actor.h"
-#include "runtime/actor/local_call_server.h"
+#include "runtime/actor/link_call_server.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/local/local_socket.h"
+#include "runtime/link/unix_socket.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
@@ -254,7 +254,7 @@ class ActorServerImpl : public ActorServer {
                        ": is it an address of this machine?"));
     }
     address_ = JoinHostPort(options_.host, port);
-    return ListenLocally();
+    return ListenInside();
   }
 
   const std::string& address() const override { return address_; }
@@ -284,17 +284,16 @@ class ActorServerImpl : public ActorServer {
   }
 
  private:
-  absl::Status ListenLocally() {
+  absl::Status ListenInside() {
     MR_ASSIGN_OR_RETURN(const bool wanted, LocalTransportFromEnvironment());
     // Certificates prove who calls, and nothing else would here.
     if (!wanted || !TlsDir().empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<LocalCallServer>> server =
-        LocalCallServer::Start(
-            {address_, options_.token,
-             [table = table_](const StreamMetadata& metadata,
-                              const MakeSessionStream& make) {
-               return Attach(table.get(), metadata, make);
-             }});
+    absl::StatusOr<std::unique_ptr<LinkCallServer>> server =
+        LinkCallServer::Start({address_, options_.token,
+                               [table = table_](const StreamMetadata& metadata,
+                                                const MakeSessionStream& make) {
+                                 return Attach(table.get(), metadata, make);
+                               }});
     if (server.ok()) {
       local_ = *std::move(server);
     } else {
@@ -308,7 +307,7 @@ class ActorServerImpl : public ActorServer {
   const std::shared_ptr<ActorTable> table_;
   Service service_;
   std::string address_;
-  std::unique_ptr<LocalCallServer> local_;  // Null: there is none.
+  std::unique_ptr<LinkCallServer> local_;  // Null: there is none.
   std::unique_ptr<grpc::Server> server_;
 };
 

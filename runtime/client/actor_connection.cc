@@ -176,8 +176,8 @@ void ActorConnection::Connect() {
   }
   stream_ = nullptr;
   if (TriesLocal()) {
-    stream_ = StartLocalActorStream(shared_from_this(), info_.address(),
-                                    options_.token, metadata);
+    stream_ = StartLinkActorStream(shared_from_this(), info_.address(),
+                                   options_.token, metadata);
   }
   stream_is_local_ = stream_ != nullptr;
   if (stream_is_local_) return;

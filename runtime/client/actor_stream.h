@@ -95,7 +95,7 @@ class GrpcActorStream
 
 // A stream to the actor at `address` through its unix socket. Null: there is
 // none that can be used.
-std::shared_ptr<ActorStream> StartLocalActorStream(
+std::shared_ptr<ActorStream> StartLinkActorStream(
     std::shared_ptr<ActorStreamUser> user, const std::string& address,
     const std::string& token, const ActorStream::Metadata& metadata);
 

@@ -31,7 +31,7 @@
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/driver_session.h"
 #include "runtime/client/object_client.h"
-#include "runtime/local/local_socket.h"
+#include "runtime/link/unix_socket.h"
 #include "runtime/packages/upload.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"

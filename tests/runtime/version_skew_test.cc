@@ -137,7 +137,7 @@ TEST(VersionSkewTest, AnActorRefusesTheCallerOnBothWaysToIt) {
 
   const auto local = std::make_shared<Caller>();
   const auto local_stream =
-      internal::StartLocalActorStream(local, address, "", metadata);
+      internal::StartLinkActorStream(local, address, "", metadata);
   ASSERT_NE(local_stream, nullptr);
   EXPECT_THAT(local->Await(), IsRefusedFor(kOther));
 

@@ -1,4 +1,4 @@
-#include "runtime/local/local_socket.h"
+#include "runtime/link/unix_socket.h"
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -24,32 +24,32 @@ std::string Address(const std::string& name) {
   return absl::StrCat(name, "-", getpid(), ":1");
 }
 
-TEST(LocalSocketTest, WhoKnowsTheAddressFindsTheSocket) {
+TEST(UnixSocketTest, WhoKnowsTheAddressFindsTheSocket) {
   const std::string address = Address("found");
-  EXPECT_FALSE(DialLocally(address).valid());
+  EXPECT_FALSE(DialUnix(address).valid());
   {
-    const auto listener = ListenLocally(address);
+    const auto listener = ListenUnix(address);
     ASSERT_THAT(listener, IsOk());
-    const ScopedFd dialled = DialLocally(address);
+    const ScopedFd dialled = DialUnix(address);
     ASSERT_TRUE(dialled.valid());
     const ScopedFd accepted(accept(listener->get(), nullptr, nullptr));
     ASSERT_TRUE(accepted.valid());
     EXPECT_TRUE(TrustsPeer(accepted.get()));
-    EXPECT_FALSE(DialLocally(address + "1").valid());
+    EXPECT_FALSE(DialUnix(address + "1").valid());
   }
-  EXPECT_FALSE(DialLocally(address).valid());
+  EXPECT_FALSE(DialUnix(address).valid());
 }
 
-TEST(LocalSocketTest, ANameIsTakenOnce) {
+TEST(UnixSocketTest, ANameIsTakenOnce) {
   const std::string address = Address("once");
-  const auto listener = ListenLocally(address);
+  const auto listener = ListenUnix(address);
   ASSERT_THAT(listener, IsOk());
-  EXPECT_EQ(ListenLocally(address).status().code(),
+  EXPECT_EQ(ListenUnix(address).status().code(),
             absl::StatusCode::kAlreadyExists);
-  EXPECT_FALSE(ListenLocally(std::string(200, 'a')).ok());
+  EXPECT_FALSE(ListenUnix(std::string(200, 'a')).ok());
 }
 
-TEST(LocalSocketTest, ANameThatAnotherUserTookIsNotUsed) {
+TEST(UnixSocketTest, ANameThatAnotherUserTookIsNotUsed) {
   EXPECT_TRUE(TrustsUser(/*peer=*/1000, /*own=*/1000));
   EXPECT_TRUE(TrustsUser(/*peer=*/0, /*own=*/1000));
   EXPECT_FALSE(TrustsUser(/*peer=*/1001, /*own=*/1000));
@@ -59,7 +59,7 @@ TEST(LocalSocketTest, ANameThatAnotherUserTookIsNotUsed) {
 }
 
 // The same with a real process, where this one may become another user.
-TEST(LocalSocketTest, ASquatterIsNotDialled) {
+TEST(UnixSocketTest, ASquatterIsNotDialled) {
   const std::string address = Address("squatted");
   int ready[2], done[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -70,7 +70,7 @@ TEST(LocalSocketTest, ASquatterIsNotDialled) {
     char say = 'n';
     auto listener = absl::StatusOr<ScopedFd>(absl::UnknownError(""));
     if (setuid(12345) == 0) {
-      listener = ListenLocally(address);
+      listener = ListenUnix(address);
       if (listener.ok()) say = 'y';
     }
     if (write(ready[1], &say, 1) != 1) _exit(1);
@@ -80,14 +80,14 @@ TEST(LocalSocketTest, ASquatterIsNotDialled) {
   }
   char said = 0;
   ASSERT_EQ(read(ready[0], &said, 1), 1);
-  const bool dialled = DialLocally(address).valid();
+  const bool dialled = DialUnix(address).valid();
   for (const int fd : {ready[0], ready[1], done[0], done[1]}) close(fd);
   ASSERT_EQ(waitpid(squatter, nullptr, 0), squatter);
   if (said != 'y') GTEST_SKIP() << "needs root: nobody else can be played";
   EXPECT_FALSE(dialled);
 }
 
-TEST(LocalSocketTest, TheVariableSaysAutoOrTcp) {
+TEST(UnixSocketTest, TheVariableSaysAutoOrTcp) {
   unsetenv(kLocalTransportVariable);
   EXPECT_TRUE(*LocalTransportFromEnvironment());
   setenv(kLocalTransportVariable, "auto", 1);

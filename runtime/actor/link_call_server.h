@@ -1,8 +1,8 @@
 // The unix socket of an actor process: calls from other processes of the
 // machine. It carries the same sessions as ActorService.Channel.
 
-#ifndef MINIRAY_RUNTIME_ACTOR_LOCAL_CALL_SERVER_H_
-#define MINIRAY_RUNTIME_ACTOR_LOCAL_CALL_SERVER_H_
+#ifndef MINIRAY_RUNTIME_ACTOR_LINK_CALL_SERVER_H_
+#define MINIRAY_RUNTIME_ACTOR_LINK_CALL_SERVER_H_
 
 #include <functional>
 #include <memory>
@@ -31,21 +31,20 @@ using AttachStream = std::function<absl::Status(const StreamMetadata& metadata,
                                                 const MakeSessionStream& make)>;
 
 // Thread-safe.
-class LocalCallServer {
+class LinkCallServer {
  public:
   struct Options {
     std::string address;  // HOST:PORT of the process.
     std::string token;
     AttachStream attach;
   };
-  // Errors: see ListenLocally.
-  static absl::StatusOr<std::unique_ptr<LocalCallServer>> Start(
-      Options options);
+  // Errors: see ListenUnix.
+  static absl::StatusOr<std::unique_ptr<LinkCallServer>> Start(Options options);
   // Ends the streams; `attach` may run a little longer.
-  virtual ~LocalCallServer() = default;
+  virtual ~LinkCallServer() = default;
 };
 
 }  // namespace internal
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_ACTOR_LOCAL_CALL_SERVER_H_
+#endif  // MINIRAY_RUNTIME_ACTOR_LINK_CALL_SERVER_H_

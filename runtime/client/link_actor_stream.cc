@@ -4,9 +4,9 @@
 
 #include "runtime/base/version.h"
 #include "runtime/client/actor_stream.h"
-#include "runtime/local/local_call.h"
-#include "runtime/local/local_link.h"
-#include "runtime/local/local_socket.h"
+#include "runtime/link/frame_link.h"
+#include "runtime/link/link_call.h"
+#include "runtime/link/unix_socket.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
@@ -14,30 +14,30 @@ namespace miniray {
 namespace internal {
 namespace {
 
-class LocalActorStream : public ActorStream, public LocalLinkUser {
+class LinkActorStream : public ActorStream, public FrameLinkUser {
  public:
-  LocalActorStream(std::shared_ptr<ActorStreamUser> user, ScopedFd fd)
+  LinkActorStream(std::shared_ptr<ActorStreamUser> user, ScopedFd fd)
       : user_(std::move(user)),
-        link_(std::make_shared<LocalLink>(
-            std::move(fd), LocalLink::Side::kCaller, kMaxMessageBytes)) {}
+        link_(std::make_shared<FrameLink>(
+            std::move(fd), FrameLink::Side::kCaller, kMaxMessageBytes)) {}
 
-  LocalLink* link() const { return link_.get(); }
+  FrameLink* link() const { return link_.get(); }
 
   // ActorStream.
   bool writable() const override { return !writing_; }
   void Write(const absl::Cord& frame, bool at_once) override {
     // First: the loop may be done with it before Write returns.
     writing_ = true;
-    if (link_->Write(kLocalFrame, frame, at_once)) writing_ = false;
+    if (link_->Write(kLinkFrame, frame, at_once)) writing_ = false;
   }
   void Read() override { link_->Read(); }
   void Cancel() override { link_->Cancel(absl::CancelledError("cancelled")); }
 
-  // LocalLinkUser.
+  // FrameLinkUser.
   void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) override {
-    if (kind == kLocalFrame) return user_->OnFrame(this, bytes);
+    if (kind == kLinkFrame) return user_->OnFrame(this, bytes);
     v1::Status status;
-    if (kind != kLocalEnd || !status.ParseFromString(std::string(bytes))) {
+    if (kind != kLinkEnd || !status.ParseFromString(std::string(bytes))) {
       return link_->Cancel(absl::InternalError("a malformed message"));
     }
     link_->Cancel(FromProto(status));
@@ -52,24 +52,24 @@ class LocalActorStream : public ActorStream, public LocalLinkUser {
 
  private:
   const std::shared_ptr<ActorStreamUser> user_;
-  const std::shared_ptr<LocalLink> link_;
+  const std::shared_ptr<FrameLink> link_;
   std::atomic<bool> writing_ = false;
 };
 
 }  // namespace
 
-std::shared_ptr<ActorStream> StartLocalActorStream(
+std::shared_ptr<ActorStream> StartLinkActorStream(
     std::shared_ptr<ActorStreamUser> user, const std::string& address,
     const std::string& token, const ActorStream::Metadata& metadata) {
-  ScopedFd fd = DialLocally(address);
+  ScopedFd fd = DialUnix(address);
   if (!fd.valid()) return nullptr;
   auto stream =
-      std::make_shared<LocalActorStream>(std::move(user), std::move(fd));
+      std::make_shared<LinkActorStream>(std::move(user), std::move(fd));
   if (!stream->link()->Start(stream)) return nullptr;
-  LocalHello hello(metadata.begin(), metadata.end());
+  LinkHello hello(metadata.begin(), metadata.end());
   hello.emplace(kVersionKey, kVersion);
   if (!token.empty()) hello.emplace(kTokenKey, token);
-  stream->link()->Write(kLocalHello, EncodeLocalHello(hello),
+  stream->link()->Write(kLinkHello, EncodeLinkHello(hello),
                         /*at_once=*/true);
   stream->link()->Read();
   return stream;

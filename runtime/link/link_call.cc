@@ -1,4 +1,4 @@
-#include "runtime/local/local_call.h"
+#include "runtime/link/link_call.h"
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace miniray {
 namespace internal {
 
-absl::Cord EncodeLocalHello(const LocalHello& hello) {
+absl::Cord EncodeLinkHello(const LinkHello& hello) {
   std::string text;
   for (const auto& [key, value] : hello) {
     text += key;
@@ -20,14 +20,14 @@ absl::Cord EncodeLocalHello(const LocalHello& hello) {
   return absl::Cord(text);
 }
 
-absl::StatusOr<LocalHello> DecodeLocalHello(const absl::Cord& bytes) {
+absl::StatusOr<LinkHello> DecodeLinkHello(const absl::Cord& bytes) {
   const std::string text(bytes);
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '\0');
   // Behind the last zero there is one more, which is empty.
   if (parts.size() % 2 == 0 || !parts.back().empty()) {
     return absl::InvalidArgumentError("a malformed hello");
   }
-  LocalHello hello;
+  LinkHello hello;
   for (size_t i = 0; i + 1 < parts.size(); i += 2) {
     hello.emplace(parts[i], parts[i + 1]);
   }

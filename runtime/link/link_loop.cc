@@ -1,4 +1,4 @@
-#include "runtime/local/local_loop.h"
+#include "runtime/link/link_loop.h"
 
 #include <glog/logging.h>
 #include <pthread.h>
@@ -15,23 +15,23 @@
 namespace miniray {
 namespace internal {
 
-LocalLoop& LocalLoop::Next() {
+LinkLoop& LinkLoop::Next() {
   // They outlive static objects.
   static auto* const loops = [] {
     const unsigned count =
         std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u);
-    auto* const made = new std::vector<LocalLoop*>;
-    for (unsigned i = 0; i < count; ++i) made->push_back(new LocalLoop);
+    auto* const made = new std::vector<LinkLoop*>;
+    for (unsigned i = 0; i < count; ++i) made->push_back(new LinkLoop);
     return made;
   }();
   static std::atomic<size_t> next = 0;
   return *(*loops)[next.fetch_add(1) % loops->size()];
 }
 
-LocalLoop::LocalLoop()
+LinkLoop::LinkLoop()
     : epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Without them nothing can be added, and nobody uses local sockets.
+  // Without them nothing can be added, and nobody has links.
   if (!epoll_.valid() || !wakeup_.valid()) return;
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLET;
@@ -42,9 +42,9 @@ LocalLoop::LocalLoop()
   std::thread([this] { Run(); }).detach();
 }
 
-bool LocalLoop::Add(int fd, std::shared_ptr<LocalLoopUser> user,
-                    uint32_t events) {
-  LocalLoopUser* const key = user.get();
+bool LinkLoop::Add(int fd, std::shared_ptr<LinkLoopUser> user,
+                   uint32_t events) {
+  LinkLoopUser* const key = user.get();
   bool first = false;
   {
     absl::MutexLock lock(&mu_);
@@ -64,16 +64,16 @@ bool LocalLoop::Add(int fd, std::shared_ptr<LocalLoopUser> user,
   return true;
 }
 
-void LocalLoop::Watch(int fd, LocalLoopUser* user, uint32_t events) {
+void LinkLoop::Watch(int fd, LinkLoopUser* user, uint32_t events) {
   epoll_event event = {};
   event.events = events | EPOLLET;
   event.data.ptr = user;
   PCHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
-void LocalLoop::Remove(int fd, LocalLoopUser* user) {
+void LinkLoop::Remove(int fd, LinkLoopUser* user) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  std::shared_ptr<LocalLoopUser> removed;  // Dies unlocked.
+  std::shared_ptr<LinkLoopUser> removed;  // Dies unlocked.
   absl::MutexLock lock(&mu_);
   auto it = users_.find(user);
   if (it == users_.end()) return;
@@ -81,7 +81,7 @@ void LocalLoop::Remove(int fd, LocalLoopUser* user) {
   users_.erase(it);
 }
 
-void LocalLoop::Kick(LocalLoopUser* user) {
+void LinkLoop::Kick(LinkLoopUser* user) {
   {
     absl::MutexLock lock(&mu_);
     kicked_.push_back(user);
@@ -92,14 +92,14 @@ void LocalLoop::Kick(LocalLoopUser* user) {
   if (write(wakeup_.get(), &one, sizeof(one)) < 0) return;
 }
 
-void LocalLoop::Later(LocalLoopUser* user) {
+void LinkLoop::Later(LinkLoopUser* user) {
   if (later_.empty()) later_at_ = Clock::now() + kLater;
   later_.push_back(user);
 }
 
-void LocalLoop::Run() {
+void LinkLoop::Run() {
   thread_ = std::this_thread::get_id();
-  pthread_setname_np(pthread_self(), "miniray-local");
+  pthread_setname_np(pthread_self(), "miniray-link");
   // Timers are late by 50 us otherwise.
   prctl(PR_SET_TIMERSLACK, 1000UL);
   constexpr int kEvents = 64;
@@ -120,12 +120,12 @@ void LocalLoop::Run() {
     const int count = epoll_pwait2(epoll_.get(), ready, kEvents,
                                    timed ? &timeout : nullptr, nullptr);
     PCHECK(count >= 0 || errno == EINTR);
-    std::vector<std::pair<LocalLoopUser*, uint32_t>> events;
+    std::vector<std::pair<LinkLoopUser*, uint32_t>> events;
     for (int i = 0; i < count; ++i) {
       if (ready[i].data.ptr == nullptr) continue;  // A kick.
       // The kernel's struct is packed.
       const uint32_t bits = ready[i].events;
-      events.emplace_back(static_cast<LocalLoopUser*>(ready[i].data.ptr), bits);
+      events.emplace_back(static_cast<LinkLoopUser*>(ready[i].data.ptr), bits);
     }
     Turn(events);
     if (!later_.empty() && Clock::now() >= later_at_) RunLater();
@@ -135,8 +135,8 @@ void LocalLoop::Run() {
   }
 }
 
-bool LocalLoop::Tick(bool due) {
-  std::vector<std::shared_ptr<LocalLoopUser>> users;
+bool LinkLoop::Tick(bool due) {
+  std::vector<std::shared_ptr<LinkLoopUser>> users;
   bool any = false;
   {
     absl::MutexLock lock(&mu_);
@@ -149,11 +149,11 @@ bool LocalLoop::Tick(bool due) {
   return any;
 }
 
-void LocalLoop::RunLater() {
-  std::vector<std::shared_ptr<LocalLoopUser>> found;
+void LinkLoop::RunLater() {
+  std::vector<std::shared_ptr<LinkLoopUser>> found;
   {
     absl::MutexLock lock(&mu_);
-    for (LocalLoopUser* const user : std::exchange(later_, {})) {
+    for (LinkLoopUser* const user : std::exchange(later_, {})) {
       const auto it = users_.find(user);
       if (it != users_.end()) found.push_back(it->second);
     }
@@ -161,21 +161,21 @@ void LocalLoop::RunLater() {
   for (const auto& user : found) user->OnLater();
 }
 
-void LocalLoop::Turn(
-    const std::vector<std::pair<LocalLoopUser*, uint32_t>>& events) {
+void LinkLoop::Turn(
+    const std::vector<std::pair<LinkLoopUser*, uint32_t>>& events) {
   // Held: one may remove another. Those that were removed meanwhile are left
   // out.
-  std::vector<std::pair<std::shared_ptr<LocalLoopUser>, uint32_t>> found;
+  std::vector<std::pair<std::shared_ptr<LinkLoopUser>, uint32_t>> found;
   {
     absl::MutexLock lock(&mu_);
-    auto add = [&](LocalLoopUser* user, uint32_t bits)
+    auto add = [&](LinkLoopUser* user, uint32_t bits)
                    ABSL_NO_THREAD_SAFETY_ANALYSIS {
                      const auto it = users_.find(user);
                      if (it != users_.end())
                        found.emplace_back(it->second, bits);
                    };
     for (const auto& [user, bits] : events) add(user, bits);
-    for (LocalLoopUser* const user : kicked_) add(user, 0);
+    for (LinkLoopUser* const user : kicked_) add(user, 0);
     kicked_.clear();
   }
   for (const auto& [user, bits] : found) user->OnEvents(bits);

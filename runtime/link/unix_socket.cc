@@ -1,4 +1,4 @@
-#include "runtime/local/local_socket.h"
+#include "runtime/link/unix_socket.h"
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -57,18 +57,18 @@ absl::StatusOr<bool> LocalTransportFromEnvironment() {
       "'auto'"));
 }
 
-std::string LocalName(const std::string& address) {
+std::string UnixName(const std::string& address) {
   return absl::StrCat("@miniray-", address);
 }
 
-absl::StatusOr<ScopedFd> ListenLocally(const std::string& address) {
+absl::StatusOr<ScopedFd> ListenUnix(const std::string& address) {
   sockaddr_un name;
   socklen_t size = 0;
   ScopedFd fd = NewSocket();
   const std::string what =
-      absl::StrCat("listen at the unix socket ", LocalName(address));
+      absl::StrCat("listen at the unix socket ", UnixName(address));
   if (!fd.valid()) return ErrnoStatus(errno, what);
-  if (!Fill(LocalName(address), &name, &size)) {
+  if (!Fill(UnixName(address), &name, &size)) {
     return ErrnoStatus(ENAMETOOLONG, what);
   }
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0) {
@@ -82,12 +82,12 @@ absl::StatusOr<ScopedFd> ListenLocally(const std::string& address) {
   return fd;
 }
 
-ScopedFd DialLocally(const std::string& address) {
+ScopedFd DialUnix(const std::string& address) {
   sockaddr_un name;
   socklen_t size = 0;
   ScopedFd fd = NewSocket();
   if (!fd.valid() || !IsSpare(fd.get()) ||
-      !Fill(LocalName(address), &name, &size) ||
+      !Fill(UnixName(address), &name, &size) ||
       connect(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
       !TrustsPeer(fd.get())) {
     return ScopedFd();

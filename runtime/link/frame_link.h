@@ -1,13 +1,13 @@
 // A connection between two processes of one machine that carries frames, over a
 // unix socket. What takes gRPC a dozen system calls and several threads takes
 // this one call to send and one thread to receive: a frame leaves in the thread
-// that has it, and arrives in that of the socket's LocalLoop.
+// that has it, and arrives in that of the socket's LinkLoop.
 //
 // On the wire a frame is its size and its kind, 32 bits each in the machine's
 // order, then its bytes.
 
-#ifndef MINIRAY_RUNTIME_LOCAL_LOCAL_LINK_H_
-#define MINIRAY_RUNTIME_LOCAL_LOCAL_LINK_H_
+#ifndef MINIRAY_RUNTIME_LINK_FRAME_LINK_H_
+#define MINIRAY_RUNTIME_LINK_FRAME_LINK_H_
 
 #include <atomic>
 #include <cstddef>
@@ -21,15 +21,15 @@
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/base/files.h"
-#include "runtime/local/local_loop.h"
+#include "runtime/link/link_loop.h"
 
 namespace miniray {
 namespace internal {
 
 // Called without locks, in the loop's thread: must not block.
-class LocalLinkUser {
+class FrameLinkUser {
  public:
-  virtual ~LocalLinkUser() = default;
+  virtual ~FrameLinkUser() = default;
   virtual void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) = 0;
   // All is written. Follows a Write that returned false, unless the link ends.
   virtual void OnLinkWritten() = 0;
@@ -38,8 +38,8 @@ class LocalLinkUser {
 };
 
 // Thread-safe. Keeps its user, and the loop keeps it, until it has ended.
-class LocalLink : public LocalLoopUser,
-                  public std::enable_shared_from_this<LocalLink> {
+class FrameLink : public LinkLoopUser,
+                  public std::enable_shared_from_this<FrameLink> {
  public:
   // Kinds from here on are the user's.
   static constexpr uint32_t kFirstKind = 16;
@@ -52,11 +52,11 @@ class LocalLink : public LocalLoopUser,
   };
 
   // Nothing is read before Read. max_bytes: of a frame.
-  LocalLink(ScopedFd fd, Side side, uint64_t max_bytes);
-  ~LocalLink() override;
+  FrameLink(ScopedFd fd, Side side, uint64_t max_bytes);
+  ~FrameLink() override;
 
   // False: the process has no room for it, and the user hears nothing.
-  bool Start(std::shared_ptr<LocalLinkUser> user);
+  bool Start(std::shared_ptr<FrameLinkUser> user);
 
   // Sends a frame behind those before it. at_once: it may leave in this thread,
   // and then true is returned; else the loop sends it with what else there is
@@ -74,7 +74,7 @@ class LocalLink : public LocalLoopUser,
   // Ends it at once.
   void Cancel(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // LocalLoopUser.
+  // LinkLoopUser.
   void OnEvents(uint32_t events) override;
   void OnTick() override;
   void OnLater() override;
@@ -97,12 +97,12 @@ class LocalLink : public LocalLoopUser,
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Side side_;
-  LocalLoop& loop_;
+  LinkLoop& loop_;
   std::atomic<uint64_t> max_bytes_;
   std::atomic<bool> wanted_ = false;  // The user takes a frame.
 
   // Of the loop's thread.
-  std::shared_ptr<LocalLinkUser> user_;
+  std::shared_ptr<FrameLinkUser> user_;
   bool readable_ = false;  // As far as is known.
   bool hung_up_ = false;
   bool ended_ = false;
@@ -133,4 +133,4 @@ class LocalLink : public LocalLoopUser,
 }  // namespace internal
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_LOCAL_LOCAL_LINK_H_
+#endif  // MINIRAY_RUNTIME_LINK_FRAME_LINK_H_

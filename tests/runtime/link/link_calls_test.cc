@@ -18,7 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/client/actor_connection.h"
-#include "runtime/local/local_socket.h"
+#include "runtime/link/unix_socket.h"
 #include "runtime/rpc/fault_injector.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/client/fake_head.h"
@@ -60,14 +60,14 @@ Sockets SocketsOf(const std::string& address) {
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> words =
         absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (words.size() < 8 || words[7] != internal::LocalName(address)) continue;
+    if (words.size() < 8 || words[7] != internal::UnixName(address)) continue;
     if (words[5] == "01") ++sockets.listening;
     if (words[5] == "03") ++sockets.connected;
   }
   return sockets;
 }
 
-class LocalCallsTest : public testing::Test {
+class LinkCallsTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     // Large values are to pass the link.
@@ -87,7 +87,7 @@ class LocalCallsTest : public testing::Test {
   }
 };
 
-TEST_F(LocalCallsTest, CallsInsideAMachineGoThroughAUnixSocket) {
+TEST_F(LinkCallsTest, CallsInsideAMachineGoThroughAUnixSocket) {
   TestCluster cluster({.head = {.token = "secret"}});
   auto driver =
       Cluster::Connect({.address = cluster.address(), .token = "secret"});
@@ -112,7 +112,7 @@ TEST_F(LocalCallsTest, CallsInsideAMachineGoThroughAUnixSocket) {
   EXPECT_EQ(SocketsOf(address).connected, 1);
 }
 
-TEST_F(LocalCallsTest, TheVariableTurnsItOffForACaller) {
+TEST_F(LinkCallsTest, TheVariableTurnsItOffForACaller) {
   TestCluster cluster;
   setenv(internal::kLocalTransportVariable, "tcp", 1);
   const Cluster driver = cluster.Connect();
@@ -124,7 +124,7 @@ TEST_F(LocalCallsTest, TheVariableTurnsItOffForACaller) {
   EXPECT_EQ(SocketsOf(address).connected, 0);
 }
 
-TEST_F(LocalCallsTest, TheVariableTurnsItOffForAnActor) {
+TEST_F(LinkCallsTest, TheVariableTurnsItOffForAnActor) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor =
@@ -134,7 +134,7 @@ TEST_F(LocalCallsTest, TheVariableTurnsItOffForAnActor) {
   EXPECT_EQ(SocketsOf(address).listening, 0);
 }
 
-TEST_F(LocalCallsTest, AWrongValueIsAnError) {
+TEST_F(LinkCallsTest, AWrongValueIsAnError) {
   TestCluster cluster;
   setenv(internal::kLocalTransportVariable, "pigeon", 1);
   const absl::Status status =
@@ -143,7 +143,7 @@ TEST_F(LocalCallsTest, AWrongValueIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'pigeon'"));
 }
 
-TEST_F(LocalCallsTest, FaultsThatAreAskedForHappen) {
+TEST_F(LinkCallsTest, FaultsThatAreAskedForHappen) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor = Make(driver, {.max_restarts = 0});
@@ -155,7 +155,7 @@ TEST_F(LocalCallsTest, FaultsThatAreAskedForHappen) {
   ASSERT_THAT(UseFaults(""), IsOk());
 }
 
-TEST_F(LocalCallsTest, ARestartedActorIsFoundAgain) {
+TEST_F(LinkCallsTest, ARestartedActorIsFoundAgain) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor = Make(driver, {.max_restarts = -1});
@@ -175,7 +175,7 @@ TEST_F(LocalCallsTest, ARestartedActorIsFoundAgain) {
   }
 }
 
-TEST_F(LocalCallsTest, ADeadActorsCallsFailSoon) {
+TEST_F(LinkCallsTest, ADeadActorsCallsFailSoon) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor = Make(driver, {.max_restarts = 0});
@@ -186,7 +186,7 @@ TEST_F(LocalCallsTest, ADeadActorsCallsFailSoon) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(LocalCallsTest, ActorsOfOneProcessHaveASocketEach) {
+TEST_F(LinkCallsTest, ActorsOfOneProcessHaveASocketEach) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   constexpr int kActors = 20;
@@ -203,12 +203,12 @@ TEST_F(LocalCallsTest, ActorsOfOneProcessHaveASocketEach) {
 }
 
 // A process that has the name, but is not what it should be.
-TEST_F(LocalCallsTest, ASocketThatLeadsNowhereIsNotUsed) {
+TEST_F(LinkCallsTest, ASocketThatLeadsNowhereIsNotUsed) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor =
       Make(driver, {.env = {{internal::kLocalTransportVariable, "tcp"}}});
-  const auto listener = internal::ListenLocally(cluster.Info(actor).address());
+  const auto listener = internal::ListenUnix(cluster.Info(actor).address());
   ASSERT_THAT(listener, IsOk());
   auto call = actor.Call<&Sum::Add>(1);
   int fd = -1;
@@ -221,7 +221,7 @@ TEST_F(LocalCallsTest, ASocketThatLeadsNowhereIsNotUsed) {
 }
 
 // A link that breaks while a call runs is made again, and the call runs once.
-TEST_F(LocalCallsTest, ABrokenLinkIsMadeAgainAndLosesNothing) {
+TEST_F(LinkCallsTest, ABrokenLinkIsMadeAgainAndLosesNothing) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor = Make(driver, {});

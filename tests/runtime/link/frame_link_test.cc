@@ -1,4 +1,4 @@
-#include "runtime/local/local_link.h"
+#include "runtime/link/frame_link.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/local/local_call.h"
+#include "runtime/link/link_call.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -36,10 +36,10 @@ std::string Bytes(size_t size) {
 }
 
 // Takes frames while it has room for them.
-class Taker : public LocalLinkUser {
+class Taker : public FrameLinkUser {
  public:
   void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) override {
-    LocalLink* read = nullptr;
+    FrameLink* read = nullptr;
     {
       absl::MutexLock lock(&mu_);
       frames_.emplace_back(kind, std::string(bytes));
@@ -57,7 +57,7 @@ class Taker : public LocalLinkUser {
     ++ends_;
   }
 
-  void Take(LocalLink* link, int frames) {
+  void Take(FrameLink* link, int frames) {
     {
       absl::MutexLock lock(&mu_);
       link_ = link;
@@ -99,7 +99,7 @@ class Taker : public LocalLinkUser {
 
  private:
   absl::Mutex mu_;
-  LocalLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
+  FrameLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
   int room_ ABSL_GUARDED_BY(mu_) = 0;
   int written_ ABSL_GUARDED_BY(mu_) = 0;
   int ends_ ABSL_GUARDED_BY(mu_) = 0;
@@ -107,15 +107,15 @@ class Taker : public LocalLinkUser {
   std::vector<std::pair<uint32_t, std::string>> frames_ ABSL_GUARDED_BY(mu_);
 };
 
-class LocalLinkTest : public testing::Test {
+class FrameLinkTest : public testing::Test {
  protected:
   void SetUp() override {
     int ends[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    caller_ = std::make_shared<LocalLink>(ScopedFd(ends[0]),
-                                          LocalLink::Side::kCaller, kMaxBytes);
-    server_ = std::make_shared<LocalLink>(ScopedFd(ends[1]),
-                                          LocalLink::Side::kServer, kMaxBytes);
+    caller_ = std::make_shared<FrameLink>(ScopedFd(ends[0]),
+                                          FrameLink::Side::kCaller, kMaxBytes);
+    server_ = std::make_shared<FrameLink>(ScopedFd(ends[1]),
+                                          FrameLink::Side::kServer, kMaxBytes);
     ASSERT_TRUE(caller_->Start(at_caller_));
     ASSERT_TRUE(server_->Start(at_server_));
   }
@@ -127,11 +127,11 @@ class LocalLinkTest : public testing::Test {
 
   const std::shared_ptr<Taker> at_caller_ = std::make_shared<Taker>();
   const std::shared_ptr<Taker> at_server_ = std::make_shared<Taker>();
-  std::shared_ptr<LocalLink> caller_;
-  std::shared_ptr<LocalLink> server_;
+  std::shared_ptr<FrameLink> caller_;
+  std::shared_ptr<FrameLink> server_;
 };
 
-TEST_F(LocalLinkTest, FramesOfAllSizesArriveInOrder) {
+TEST_F(FrameLinkTest, FramesOfAllSizesArriveInOrder) {
   const std::vector<size_t> sizes = {0,     1,     100,     65527,   65528,
                                      65529, 70000, 1 << 20, 5 << 20, 3};
   at_server_->Take(server_.get(), 1000);
@@ -139,7 +139,7 @@ TEST_F(LocalLinkTest, FramesOfAllSizesArriveInOrder) {
   int later = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const absl::Cord frame(Bytes(sizes[i]));
-    const auto kind = static_cast<uint32_t>(LocalLink::kFirstKind + i);
+    const auto kind = static_cast<uint32_t>(FrameLink::kFirstKind + i);
     if (!caller_->Write(kind, frame, /*at_once=*/i % 2 == 0)) ++later;
     server_->Write(kind, frame, /*at_once=*/i % 2 == 1);
   }
@@ -150,24 +150,24 @@ TEST_F(LocalLinkTest, FramesOfAllSizesArriveInOrder) {
   for (const auto& frames : {at_server_->frames(), at_caller_->frames()}) {
     ASSERT_EQ(frames.size(), sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
-      EXPECT_EQ(frames[i].first, LocalLink::kFirstKind + i);
+      EXPECT_EQ(frames[i].first, FrameLink::kFirstKind + i);
       EXPECT_TRUE(frames[i].second == Bytes(sizes[i])) << sizes[i];
     }
   }
 }
 
-TEST_F(LocalLinkTest, ASmallFrameLeavesInTheCallersThread) {
-  EXPECT_TRUE(caller_->Write(kLocalFrame, absl::Cord("now"), true));
-  EXPECT_FALSE(caller_->Write(kLocalFrame, absl::Cord("later"), false));
+TEST_F(FrameLinkTest, ASmallFrameLeavesInTheCallersThread) {
+  EXPECT_TRUE(caller_->Write(kLinkFrame, absl::Cord("now"), true));
+  EXPECT_FALSE(caller_->Write(kLinkFrame, absl::Cord("later"), false));
   EXPECT_TRUE(at_caller_->AwaitWritten(1));
 }
 
-TEST_F(LocalLinkTest, WhoTakesNothingIsSentNothingMore) {
+TEST_F(FrameLinkTest, WhoTakesNothingIsSentNothingMore) {
   at_server_->Take(server_.get(), 1);
   // More than a socket holds.
   const absl::Cord frame(Bytes(8 << 20));
-  EXPECT_FALSE(caller_->Write(kLocalFrame, absl::Cord("first"), false));
-  EXPECT_FALSE(caller_->Write(kLocalFrame, frame, false));
+  EXPECT_FALSE(caller_->Write(kLinkFrame, absl::Cord("first"), false));
+  EXPECT_FALSE(caller_->Write(kLinkFrame, frame, false));
   ASSERT_TRUE(at_server_->AwaitFrames(1));
   EXPECT_EQ(at_server_->frames().size(), 1);
   at_server_->Take(server_.get(), 1);
@@ -176,21 +176,21 @@ TEST_F(LocalLinkTest, WhoTakesNothingIsSentNothingMore) {
   EXPECT_TRUE(at_caller_->AwaitWritten(1));
 }
 
-TEST_F(LocalLinkTest, AFinishedLinkDeliversWhatWasWritten) {
+TEST_F(FrameLinkTest, AFinishedLinkDeliversWhatWasWritten) {
   at_caller_->Take(caller_.get(), 1000);
-  server_->Write(kLocalFrame, absl::Cord(Bytes(3 << 20)), false);
-  server_->Write(kLocalEnd, absl::Cord("bye"), false);
+  server_->Write(kLinkFrame, absl::Cord(Bytes(3 << 20)), false);
+  server_->Write(kLinkEnd, absl::Cord("bye"), false);
   server_->Finish();
   ASSERT_TRUE(at_caller_->AwaitFrames(2));
   EXPECT_EQ(at_caller_->frames()[1],
-            std::make_pair(kLocalEnd, std::string("bye")));
+            std::make_pair(kLinkEnd, std::string("bye")));
   EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
 }
 
-TEST_F(LocalLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
-  server_->Write(kLocalFrame, absl::Cord("reply"), true);
-  server_->Write(kLocalEnd, absl::Cord("bye"), true);
+TEST_F(FrameLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
+  server_->Write(kLinkFrame, absl::Cord("reply"), true);
+  server_->Write(kLinkEnd, absl::Cord("bye"), true);
   server_->Finish();
   EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
   at_caller_->Take(caller_.get(), 1);
@@ -198,34 +198,34 @@ TEST_F(LocalLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
   at_caller_->Take(caller_.get(), 1000);
   ASSERT_TRUE(at_caller_->AwaitFrames(2));
   EXPECT_EQ(at_caller_->frames()[1],
-            std::make_pair(kLocalEnd, std::string("bye")));
+            std::make_pair(kLinkEnd, std::string("bye")));
   EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
 // Ends its link for the reason that the first frame tells.
 class Refused : public Taker {
  public:
-  explicit Refused(std::shared_ptr<LocalLink> link) : link_(std::move(link)) {}
+  explicit Refused(std::shared_ptr<FrameLink> link) : link_(std::move(link)) {}
   void OnLinkFrame(uint32_t, const absl::Cord& bytes) override {
     link_->Cancel(absl::PermissionDeniedError(std::string(bytes)));
   }
 
  private:
-  const std::shared_ptr<LocalLink> link_;
+  const std::shared_ptr<FrameLink> link_;
 };
 
-TEST_F(LocalLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
+TEST_F(FrameLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-  const auto caller = std::make_shared<LocalLink>(
-      ScopedFd(ends[0]), LocalLink::Side::kCaller, kMaxBytes);
-  const auto server = std::make_shared<LocalLink>(
-      ScopedFd(ends[1]), LocalLink::Side::kServer, kMaxBytes);
+  const auto caller = std::make_shared<FrameLink>(
+      ScopedFd(ends[0]), FrameLink::Side::kCaller, kMaxBytes);
+  const auto server = std::make_shared<FrameLink>(
+      ScopedFd(ends[1]), FrameLink::Side::kServer, kMaxBytes);
   const auto at_caller = std::make_shared<Refused>(caller);
   const auto at_server = std::make_shared<Taker>();
   ASSERT_TRUE(caller->Start(at_caller));
   ASSERT_TRUE(server->Start(at_server));
-  server->Write(kLocalEnd, absl::Cord("no token"), true);
+  server->Write(kLinkEnd, absl::Cord("no token"), true);
   server->Finish();
   EXPECT_THAT(at_server->AwaitEnd(), IsOk());
   caller->Read();
@@ -233,38 +233,38 @@ TEST_F(LocalLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
               StatusIs(absl::StatusCode::kPermissionDenied, "no token"));
 }
 
-TEST_F(LocalLinkTest, ACancelledLinkEndsAtBothEnds) {
+TEST_F(FrameLinkTest, ACancelledLinkEndsAtBothEnds) {
   at_server_->Take(server_.get(), 1000);
   caller_->Cancel(absl::AbortedError("enough"));
   EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(LocalLinkTest, TheEndIsSeenWhereNothingIsTaken) {
-  caller_->Write(kLocalFrame, absl::Cord("nobody wants it"), true);
+TEST_F(FrameLinkTest, TheEndIsSeenWhereNothingIsTaken) {
+  caller_->Write(kLinkFrame, absl::Cord("nobody wants it"), true);
   caller_->Cancel(absl::AbortedError("enough"));
   EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(at_server_->frames().size(), 0);
 }
 
-TEST_F(LocalLinkTest, ATooLargeFrameEndsTheLink) {
+TEST_F(FrameLinkTest, ATooLargeFrameEndsTheLink) {
   server_->set_max_bytes(1000);
   at_server_->Take(server_.get(), 1000);
-  caller_->Write(kLocalFrame, absl::Cord(Bytes(1000)), true);
+  caller_->Write(kLinkFrame, absl::Cord(Bytes(1000)), true);
   ASSERT_TRUE(at_server_->AwaitFrames(1));
-  caller_->Write(kLocalFrame, absl::Cord(Bytes(1001)), true);
+  caller_->Write(kLinkFrame, absl::Cord(Bytes(1001)), true);
   EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(at_server_->frames().size(), 1);
 }
 
-TEST(LocalCallTest, AHelloComesBack) {
-  const LocalHello hello = {{"a", "1"}, {"empty", ""}, {"b", "two words"}};
-  const auto decoded = DecodeLocalHello(EncodeLocalHello(hello));
+TEST(LinkCallTest, AHelloComesBack) {
+  const LinkHello hello = {{"a", "1"}, {"empty", ""}, {"b", "two words"}};
+  const auto decoded = DecodeLinkHello(EncodeLinkHello(hello));
   ASSERT_THAT(decoded, IsOk());
   EXPECT_EQ(*decoded, hello);
-  EXPECT_THAT(*DecodeLocalHello(absl::Cord()), testing::IsEmpty());
-  EXPECT_FALSE(DecodeLocalHello(absl::Cord("a")).ok());
-  EXPECT_FALSE(DecodeLocalHello(absl::Cord(std::string("a\0b", 3))).ok());
+  EXPECT_THAT(*DecodeLinkHello(absl::Cord()), testing::IsEmpty());
+  EXPECT_FALSE(DecodeLinkHello(absl::Cord("a")).ok());
+  EXPECT_FALSE(DecodeLinkHello(absl::Cord(std::string("a\0b", 3))).ok());
 }
 
 }  // namespace

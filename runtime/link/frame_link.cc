@@ -1,4 +1,4 @@
-#include "runtime/local/local_link.h"
+#include "runtime/link/frame_link.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -26,24 +26,24 @@ constexpr uint32_t kReading = EPOLLIN | EPOLLRDHUP;
 
 }  // namespace
 
-LocalLink::LocalLink(ScopedFd fd, Side side, uint64_t max_bytes)
+FrameLink::FrameLink(ScopedFd fd, Side side, uint64_t max_bytes)
     : side_(side),
-      loop_(LocalLoop::Next()),
+      loop_(LinkLoop::Next()),
       max_bytes_(max_bytes),
       buffer_(kBufferBytes),
       fd_(std::move(fd)),
       socket_(fd_.get()) {}
 
-LocalLink::~LocalLink() = default;
+FrameLink::~FrameLink() = default;
 
-bool LocalLink::Start(std::shared_ptr<LocalLinkUser> user) {
+bool FrameLink::Start(std::shared_ptr<FrameLinkUser> user) {
   user_ = std::move(user);
   if (loop_.Add(socket_, shared_from_this(), kReading)) return true;
   user_.reset();
   return false;
 }
 
-bool LocalLink::Write(uint32_t kind, const absl::Cord& bytes, bool at_once) {
+bool FrameLink::Write(uint32_t kind, const absl::Cord& bytes, bool at_once) {
   const Header header = {static_cast<uint32_t>(bytes.size()), kind};
   absl::MutexLock lock(&mu_);
   if (!fd_.valid() || cancelled_ || finishing_ || broken_) return false;
@@ -60,7 +60,7 @@ bool LocalLink::Write(uint32_t kind, const absl::Cord& bytes, bool at_once) {
   return false;
 }
 
-void LocalLink::Flush() {
+void FrameLink::Flush() {
   constexpr size_t kMaxPieces = 64;
   while (!outgoing_.empty() && !cancelled_) {
     iovec pieces[kMaxPieces];
@@ -94,18 +94,18 @@ void LocalLink::Flush() {
   }
 }
 
-void LocalLink::Read() {
+void FrameLink::Read() {
   wanted_.store(true);
   if (!loop_.InThread() || !in_events_) loop_.Kick(this);
 }
 
-void LocalLink::Finish() {
+void FrameLink::Finish() {
   absl::MutexLock lock(&mu_);
   if (!fd_.valid() || std::exchange(finishing_, true)) return;
   loop_.Kick(this);
 }
 
-void LocalLink::Cancel(const absl::Status& status) {
+void FrameLink::Cancel(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
   if (!fd_.valid() || std::exchange(cancelled_, true)) return;
   cancel_status_ = status;
@@ -113,7 +113,7 @@ void LocalLink::Cancel(const absl::Status& status) {
   loop_.Kick(this);
 }
 
-void LocalLink::OnEvents(uint32_t events) {
+void FrameLink::OnEvents(uint32_t events) {
   if (ended_) return;
   in_events_ = true;
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
@@ -143,13 +143,13 @@ void LocalLink::OnEvents(uint32_t events) {
   in_events_ = false;
 }
 
-void LocalLink::OnLater() {
+void FrameLink::OnLater() {
   if (ended_) return;
   // The user may take a frame: Read kicks.
   user_->OnLinkWritten();
 }
 
-void LocalLink::Receive() {
+void FrameLink::Receive() {
   for (size_t turn = 0; Deliver(); ++turn) {
     if (!readable_) return;
     if (turn >= kTurnBytes / kBufferBytes) return loop_.Kick(this);
@@ -163,7 +163,7 @@ void LocalLink::Receive() {
   }
 }
 
-bool LocalLink::Fill() {
+bool FrameLink::Fill() {
   if (large_ == nullptr && begin_ == end_) begin_ = end_ = 0;
   char* const to =
       large_ != nullptr ? large_.get() + large_filled_ : buffer_.data() + end_;
@@ -186,7 +186,7 @@ bool LocalLink::Fill() {
   return false;
 }
 
-bool LocalLink::Deliver() {
+bool FrameLink::Deliver() {
   while (!ended_) {
     if (!wanted_) return false;
     if (large_ != nullptr) {
@@ -244,7 +244,7 @@ bool LocalLink::Deliver() {
   return false;
 }
 
-void LocalLink::OnTick() {
+void FrameLink::OnTick() {
   if (ended_) return;
   if (side_ == Side::kServer) {
     absl::MutexLock lock(&mu_);
@@ -265,9 +265,9 @@ void LocalLink::OnTick() {
   }
 }
 
-void LocalLink::End(const absl::Status& status) {
+void FrameLink::End(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
-  const std::shared_ptr<LocalLink> self = shared_from_this();
+  const std::shared_ptr<FrameLink> self = shared_from_this();
   absl::Status why = status;
   {
     absl::MutexLock lock(&mu_);

@@ -1,4 +1,4 @@
-#include "runtime/actor/local_call_server.h"
+#include "runtime/actor/link_call_server.h"
 
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -14,10 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/base/background.h"
-#include "runtime/local/local_call.h"
-#include "runtime/local/local_link.h"
-#include "runtime/local/local_loop.h"
-#include "runtime/local/local_socket.h"
+#include "runtime/link/frame_link.h"
+#include "runtime/link/link_call.h"
+#include "runtime/link/link_loop.h"
+#include "runtime/link/unix_socket.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
@@ -36,15 +36,15 @@ size_t MaxStreams() {
 }
 
 // One caller's link, and once it has said hello, its session's stream.
-class LocalCallStream : public SessionStream,
-                        public LocalLinkUser,
-                        public std::enable_shared_from_this<LocalCallStream> {
+class LinkCallStream : public SessionStream,
+                       public FrameLinkUser,
+                       public std::enable_shared_from_this<LinkCallStream> {
  public:
-  LocalCallStream(std::shared_ptr<const LocalCallServer::Options> options,
-                  ScopedFd fd)
+  LinkCallStream(std::shared_ptr<const LinkCallServer::Options> options,
+                 ScopedFd fd)
       : options_(std::move(options)),
-        link_(std::make_shared<LocalLink>(
-            std::move(fd), LocalLink::Side::kServer, kMaxLocalHelloBytes)) {}
+        link_(std::make_shared<FrameLink>(
+            std::move(fd), FrameLink::Side::kServer, kMaxLinkHelloBytes)) {}
 
   void Start() {
     if (!link_->Start(shared_from_this())) return;
@@ -60,24 +60,24 @@ class LocalCallStream : public SessionStream,
   // SessionStream.
   bool Write(const absl::Cord& frame, bool at_once) override {
     if (finished_) return false;
-    return link_->Write(kLocalFrame, frame, at_once);
+    return link_->Write(kLinkFrame, frame, at_once);
   }
   void Read() override {
     if (!finished_) link_->Read();
   }
   void Finish(const absl::Status& status) override {
     if (finished_.exchange(true)) return;
-    link_->Write(kLocalEnd, absl::Cord(ToProto(status).SerializeAsString()),
+    link_->Write(kLinkEnd, absl::Cord(ToProto(status).SerializeAsString()),
                  /*at_once=*/false);
     link_->Finish();
   }
   void Cancel() override { link_->Cancel(absl::CancelledError("cancelled")); }
 
-  // LocalLinkUser.
+  // FrameLinkUser.
   void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) override {
     if (session_ != nullptr) {
-      if (kind == kLocalFrame) return session_->OnFrame(this, bytes);
-    } else if (kind == kLocalHello) {
+      if (kind == kLinkFrame) return session_->OnFrame(this, bytes);
+    } else if (kind == kLinkHello) {
       greeted_ = true;
       if (absl::Status status = Greet(bytes); !status.ok()) Finish(status);
       return;
@@ -94,15 +94,15 @@ class LocalCallStream : public SessionStream,
 
  private:
   absl::Status Greet(const absl::Cord& bytes) {
-    absl::StatusOr<LocalHello> hello = DecodeLocalHello(bytes);
+    absl::StatusOr<LinkHello> hello = DecodeLinkHello(bytes);
     if (!hello.ok()) return hello.status();
     const auto find = [&](const char* key) {
       const auto it = hello->find(key);
       return it == hello->end() ? nullptr : &it->second;
     };
-    if (absl::Status status = CheckToken(
-            {.token = find(kTokenKey), .version = find(kVersionKey)},
-            options_->token, LocalName(options_->address), "Channel");
+    if (absl::Status status =
+            CheckToken({.token = find(kTokenKey), .version = find(kVersionKey)},
+                       options_->token, UnixName(options_->address), "Channel");
         !status.ok()) {
       return status;
     }
@@ -120,8 +120,8 @@ class LocalCallStream : public SessionStream,
         });
   }
 
-  const std::shared_ptr<const LocalCallServer::Options> options_;
-  const std::shared_ptr<LocalLink> link_;
+  const std::shared_ptr<const LinkCallServer::Options> options_;
+  const std::shared_ptr<FrameLink> link_;
   std::atomic<bool> greeted_ = false;
   std::atomic<bool> finished_ = false;
   // Set in the loop's thread, before the session knows the stream.
@@ -129,27 +129,26 @@ class LocalCallStream : public SessionStream,
   std::shared_ptr<CallSession> session_;
 };
 
-class Listener : public LocalLoopUser,
+class Listener : public LinkLoopUser,
                  public std::enable_shared_from_this<Listener> {
  public:
-  Listener(LocalCallServer::Options options, ScopedFd fd)
-      : options_(std::make_shared<const LocalCallServer::Options>(
+  Listener(LinkCallServer::Options options, ScopedFd fd)
+      : options_(std::make_shared<const LinkCallServer::Options>(
             std::move(options))),
-        loop_(LocalLoop::Next()),
+        loop_(LinkLoop::Next()),
         max_streams_(MaxStreams()),
         fd_(std::move(fd)) {}
 
   absl::Status Start() {
     absl::MutexLock lock(&mu_);
     if (!loop_.Add(fd_.get(), shared_from_this(), EPOLLIN)) {
-      return absl::ResourceExhaustedError(
-          "no room to wait for local connections");
+      return absl::ResourceExhaustedError("no room to wait for connections");
     }
     return absl::OkStatus();
   }
 
   void Stop() {
-    std::vector<std::weak_ptr<LocalCallStream>> streams;
+    std::vector<std::weak_ptr<LinkCallStream>> streams;
     {
       absl::MutexLock lock(&mu_);
       stopped_ = true;
@@ -178,7 +177,7 @@ class Listener : public LocalLoopUser,
       if (!fd.valid()) return;
       std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
       if (streams_.size() >= max_streams_) continue;
-      auto stream = std::make_shared<LocalCallStream>(options_, std::move(fd));
+      auto stream = std::make_shared<LinkCallStream>(options_, std::move(fd));
       streams_.push_back(stream);
       stream->Start();
     }
@@ -186,17 +185,17 @@ class Listener : public LocalLoopUser,
   void OnTick() override { OnEvents(0); }
 
  private:
-  const std::shared_ptr<const LocalCallServer::Options> options_;
-  LocalLoop& loop_;
+  const std::shared_ptr<const LinkCallServer::Options> options_;
+  LinkLoop& loop_;
   const size_t max_streams_;
 
   absl::Mutex mu_;
   ScopedFd fd_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::weak_ptr<LocalCallStream>> streams_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<LinkCallStream>> streams_ ABSL_GUARDED_BY(mu_);
 };
 
-class ServerImpl : public LocalCallServer {
+class ServerImpl : public LinkCallServer {
  public:
   explicit ServerImpl(std::shared_ptr<Listener> listener)
       : listener_(std::move(listener)) {}
@@ -208,9 +207,9 @@ class ServerImpl : public LocalCallServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LocalCallServer>> LocalCallServer::Start(
+absl::StatusOr<std::unique_ptr<LinkCallServer>> LinkCallServer::Start(
     Options options) {
-  absl::StatusOr<ScopedFd> fd = ListenLocally(options.address);
+  absl::StatusOr<ScopedFd> fd = ListenUnix(options.address);
   if (!fd.ok()) return fd.status();
   auto listener =
       std::make_shared<Listener>(std::move(options), *std::move(fd));
