@@ -15,9 +15,11 @@
 #include "runtime/actor/call_stream.h"
 #include "runtime/actor/hosted_actor.h"
 #include "runtime/actor/link_call_server.h"
+#include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/link/unix_socket.h"
+#include "runtime/link/tcp_socket.h"
+#include "runtime/link/transport.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
@@ -234,18 +236,36 @@ class ActorServerImpl : public ActorServer {
     for (auto& [id, actor] : table_->TakeAll()) {
       actor->End(absl::CancelledError("the process ends"));
     }
-    local_.reset();
+    unix_.reset();
+    tcp_.reset();
     if (server_ != nullptr) {
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
     }
   }
 
   absl::Status Listen() {
+    MR_ASSIGN_OR_RETURN(Transport transport, TransportFromEnvironment());
+    // Certificates prove who calls, and nothing else would here.
+    if (!TlsDir().empty()) transport = Transport::kGrpc;
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     int port = 0;
-    builder.AddListeningPort(JoinHostPort(options_.host, 0),
-                             ServerCredentials(), &port);
+    ScopedFd listener;
+    std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+    if (transport != Transport::kGrpc) {
+      // Where that cannot be, gRPC finds out why, or can.
+      if (auto listening = ListenTcp(options_.host); listening.ok()) {
+        listener = std::move(listening->fd);
+        port = listening->port;
+        using Builder = grpc::ServerBuilder::experimental_type;
+        acceptor = builder.experimental().AddExternalConnectionAcceptor(
+            Builder::ExternalConnectionType::FROM_FD, ServerCredentials());
+      }
+    }
+    if (acceptor == nullptr) {
+      builder.AddListeningPort(JoinHostPort(options_.host, 0),
+                               ServerCredentials(), &port);
+    }
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
@@ -254,7 +274,11 @@ class ActorServerImpl : public ActorServer {
                        ": is it an address of this machine?"));
     }
     address_ = JoinHostPort(options_.host, port);
-    return ListenInside();
+    if (acceptor != nullptr) {
+      MR_RETURN_IF_ERROR(ServeTcp(std::move(listener), std::move(acceptor)));
+    }
+    if (transport == Transport::kAuto) ServeUnix();
+    return absl::OkStatus();
   }
 
   const std::string& address() const override { return address_; }
@@ -284,30 +308,49 @@ class ActorServerImpl : public ActorServer {
   }
 
  private:
-  absl::Status ListenInside() {
-    MR_ASSIGN_OR_RETURN(const bool wanted, LocalTransportFromEnvironment());
-    // Certificates prove who calls, and nothing else would here.
-    if (!wanted || !TlsDir().empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<LinkCallServer>> server =
-        LinkCallServer::Start({address_, options_.token,
-                               [table = table_](const StreamMetadata& metadata,
-                                                const MakeSessionStream& make) {
-                                 return Attach(table.get(), metadata, make);
-                               }});
+  LinkCallServer::Options LinkOptions() const {
+    return {address_, options_.token,
+            [table = table_](const StreamMetadata& metadata,
+                             const MakeSessionStream& make) {
+              return Attach(table.get(), metadata, make);
+            }};
+  }
+
+  // gRPC gets its connections through `acceptor`.
+  absl::Status ServeTcp(
+      ScopedFd listener,
+      std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor>
+          acceptor) {
+    const int listening = listener.get();
+    MR_ASSIGN_OR_RETURN(
+        tcp_, LinkCallServer::StartTcp(
+                  LinkOptions(), std::move(listener),
+                  [acceptor = std::move(acceptor), listening](ScopedFd fd) {
+                    grpc::experimental::ExternalConnectionAcceptor::
+                        NewConnectionParameters connection;
+                    connection.listener_fd = listening;
+                    connection.fd = fd.release();
+                    acceptor->HandleNewConnection(&connection);
+                  }));
+    return absl::OkStatus();
+  }
+
+  void ServeUnix() {
+    auto server = LinkCallServer::StartUnix(LinkOptions());
     if (server.ok()) {
-      local_ = *std::move(server);
+      unix_ = *std::move(server);
     } else {
       LOG(WARNING) << "calls inside this machine go through TCP: "
                    << server.status().message();
     }
-    return absl::OkStatus();
   }
 
   const Options options_;
   const std::shared_ptr<ActorTable> table_;
   Service service_;
   std::string address_;
-  std::unique_ptr<LinkCallServer> local_;  // Null: there is none.
+  std::unique_ptr<LinkCallServer> unix_;  // Null: there is none.
+  std::unique_ptr<LinkCallServer> tcp_;   // Null: gRPC listens.
   std::unique_ptr<grpc::Server> server_;
 };
 

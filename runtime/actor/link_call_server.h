@@ -1,5 +1,6 @@
-// The unix socket of an actor process: calls from other processes of the
-// machine. It carries the same sessions as ActorService.Channel.
+// The links of an actor process: calls from other processes of the machine
+// through a unix socket, and from anywhere through TCP. They carry the same
+// sessions as ActorService.Channel.
 
 #ifndef MINIRAY_RUNTIME_ACTOR_LINK_CALL_SERVER_H_
 #define MINIRAY_RUNTIME_ACTOR_LINK_CALL_SERVER_H_
@@ -13,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/actor/call_session.h"
 #include "runtime/actor/hosted_actor.h"
+#include "runtime/base/files.h"
 
 namespace miniray {
 namespace internal {
@@ -38,9 +40,17 @@ class LinkCallServer {
     std::string token;
     AttachStream attach;
   };
-  // Errors: see ListenUnix.
-  static absl::StatusOr<std::unique_ptr<LinkCallServer>> Start(Options options);
-  // Ends the streams; `attach` may run a little longer.
+  // Takes over a connection that speaks gRPC. Called in a loop's thread: must
+  // not block.
+  using PassOn = std::function<void(ScopedFd fd)>;
+
+  // Serves at the unix socket of the address. Errors: see ListenUnix.
+  static absl::StatusOr<std::unique_ptr<LinkCallServer>> StartUnix(
+      Options options);
+  // Serves at `listener`, a TCP socket. Errors: RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<LinkCallServer>> StartTcp(
+      Options options, ScopedFd listener, PassOn pass_on);
+  // Ends the streams; `attach` may run a little longer, `pass_on` does not.
   virtual ~LinkCallServer() = default;
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/client/actor_connection.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -175,21 +177,28 @@ void ActorConnection::Connect() {
     metadata.emplace_back(kSharedMemoryKey, probe->name().ToString());
   }
   stream_ = nullptr;
-  if (TriesLocal()) {
-    stream_ = StartLinkActorStream(shared_from_this(), info_.address(),
+  const Transport way = WayToActor();
+  if (way == Transport::kAuto) {
+    stream_ = StartUnixActorStream(shared_from_this(), info_.address(),
                                    options_.token, metadata);
   }
-  stream_is_local_ = stream_ != nullptr;
-  if (stream_is_local_) return;
+  if (stream_ == nullptr && way != Transport::kGrpc) {
+    stream_ = StartTcpActorStream(shared_from_this(), info_.address(),
+                                  options_.token, metadata);
+  }
+  stream_is_link_ = stream_ != nullptr;
+  if (stream_is_link_) return;
   stream_ = GrpcActorStream::Start(shared_from_this(),
                                    options_.channels->Get(info_.address()),
                                    options_.token, metadata);
 }
 
-bool ActorConnection::TriesLocal() const {
+Transport ActorConnection::WayToActor() const {
   // Only TLS proves who a user is, and only channels have faults.
-  return options_.local_transport && avoid_local_ != info_.address() &&
-         TlsDir().empty() && FaultInterceptors().empty();
+  return avoid_link_ == info_.address() || !TlsDir().empty() ||
+                 !FaultInterceptors().empty()
+             ? Transport::kGrpc
+             : options_.transport;
 }
 
 void ActorConnection::Pause(std::function<void()> step) {
@@ -226,9 +235,10 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
       GoIdle();
     } else if (!Needed()) {
       GoIdle();
-    } else if (stream_is_local_ && !was_connected &&
+    } else if (stream_is_link_ && !was_connected &&
                status.code() == absl::StatusCode::kUnavailable) {
-      avoid_local_ = info_.address();
+      avoid_link_ = info_.address();
+      avoid_reason_ = status;
       Connect();
     } else {
       if (was_connected && absl::Now() - connected_at_ >= kGoodStream) {
@@ -255,7 +265,12 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
 void ActorConnection::OnSession(const SessionMessage& session,
                                 Outcomes* outcomes) {
   state_ = State::kConnected;
-  avoid_local_.clear();
+  if (!stream_is_link_ && avoid_link_ == info_.address()) {
+    LOG_FIRST_N(WARNING, 10)
+        << actor_.ToString() << " at " << avoid_link_
+        << " is called through gRPC: " << avoid_reason_.message();
+  }
+  avoid_link_.clear();
   connected_at_ = absl::Now();
   shares_calls_ = session.reads_memory;
   const absl::StatusOr<SegmentName> probe =

@@ -37,6 +37,7 @@
 #include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
 #include "runtime/client/channel_pool.h"
+#include "runtime/link/transport.h"
 #include "runtime/wire/call_messages.h"
 
 namespace miniray {
@@ -58,8 +59,8 @@ class ActorConnection : public CallOwner,
     std::string head_address;  // For messages.
     absl::Duration reconnect_timeout = absl::Seconds(60);
     std::shared_ptr<ChannelPool> channels;
-    // Actors on this machine are called through unix sockets where that can be.
-    bool local_transport = true;
+    // The first way to try to the actor.
+    Transport transport = Transport::kAuto;
     Lookup lookup;
     // For results that stay with the actor. May be null.
     std::weak_ptr<ObjectFetcher> fetcher;
@@ -122,7 +123,8 @@ class ActorConnection : public CallOwner,
   void OnInfo(v1::ActorInfo info, Outcomes* outcomes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool TriesLocal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The first way to try now.
+  Transport WayToActor() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Goes on with `step` after the present back-off.
   void Pause(std::function<void()> step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GoIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -215,10 +217,10 @@ class ActorConnection : public CallOwner,
   absl::Status death_ ABSL_GUARDED_BY(mu_);
   v1::ActorInfo info_ ABSL_GUARDED_BY(mu_);  // As last heard from the head.
   std::shared_ptr<ActorStream> stream_ ABSL_GUARDED_BY(mu_);
-  bool stream_is_local_ ABSL_GUARDED_BY(mu_) = false;
-  // The process at this address had a unix socket that led nowhere; until a
-  // session is there.
-  std::string avoid_local_ ABSL_GUARDED_BY(mu_);
+  bool stream_is_link_ ABSL_GUARDED_BY(mu_) = false;
+  // A link to this address led nowhere, and why; until a session is there.
+  std::string avoid_link_ ABSL_GUARDED_BY(mu_);
+  absl::Status avoid_reason_ ABSL_GUARDED_BY(mu_);
 
   // The session. Its id is empty before the first stream to a process.
   std::string session_id_ ABSL_GUARDED_BY(mu_);

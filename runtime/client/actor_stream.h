@@ -1,5 +1,5 @@
-// One stream from this process to an actor, through gRPC or through a unix
-// socket; see ActorConnection.
+// One stream from this process to an actor, through gRPC or through a link; see
+// ActorConnection.
 
 #ifndef MINIRAY_RUNTIME_CLIENT_ACTOR_STREAM_H_
 #define MINIRAY_RUNTIME_CLIENT_ACTOR_STREAM_H_
@@ -93,9 +93,13 @@ class GrpcActorStream
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// A stream to the actor at `address` through its unix socket. Null: there is
-// none that can be used.
-std::shared_ptr<ActorStream> StartLinkActorStream(
+// A stream to the actor at `address` through its unix socket, or through a link
+// over TCP: then nothing is known yet of who is there, and the stream may end
+// with UNAVAILABLE where gRPC's would not. Null: it cannot be had.
+std::shared_ptr<ActorStream> StartUnixActorStream(
+    std::shared_ptr<ActorStreamUser> user, const std::string& address,
+    const std::string& token, const ActorStream::Metadata& metadata);
+std::shared_ptr<ActorStream> StartTcpActorStream(
     std::shared_ptr<ActorStreamUser> user, const std::string& address,
     const std::string& token, const ActorStream::Metadata& metadata);
 

@@ -31,7 +31,7 @@
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/driver_session.h"
 #include "runtime/client/object_client.h"
-#include "runtime/link/unix_socket.h"
+#include "runtime/link/transport.h"
 #include "runtime/packages/upload.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
@@ -62,8 +62,9 @@ constexpr size_t kMaxSpecBytes = 3 << 20;
 
 class ClientImpl : public Client {
  public:
-  explicit ClientImpl(Options options)
+  ClientImpl(Options options, Transport transport)
       : options_(std::move(options)),
+        transport_(transport),
         channel_(MakeChannel(options_.head_address)),
         stub_(v1::Head::NewStub(channel_)) {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
@@ -367,7 +368,7 @@ class ClientImpl : public Client {
     options.head_address = options_.head_address;
     options.reconnect_timeout = options_.reconnect_timeout;
     options.channels = channels_;
-    options.local_transport = options_.local_transport;
+    options.transport = transport_;
     options.fetcher = weak_from_this();
     options.lookup =
         [this](v1::GetActorRequest request,
@@ -538,6 +539,7 @@ class ClientImpl : public Client {
   }
 
   Options options_;
+  const Transport transport_;
   std::string executable_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
@@ -573,9 +575,11 @@ std::string ActorIdentity::ToString() const {
 absl::StatusOr<std::shared_ptr<Client>> Client::Connect(Options options) {
   MR_RETURN_IF_ERROR(ParseHostPort(options.head_address).status());
   MR_RETURN_IF_ERROR(UseFaultsFromEnvironment());
-  MR_ASSIGN_OR_RETURN(const bool local, LocalTransportFromEnvironment());
-  options.local_transport = options.local_transport && local;
-  auto client = std::make_shared<ClientImpl>(std::move(options));
+  MR_ASSIGN_OR_RETURN(Transport transport, TransportFromEnvironment());
+  if (transport == Transport::kAuto && !options.local_transport) {
+    transport = Transport::kTcp;
+  }
+  auto client = std::make_shared<ClientImpl>(std::move(options), transport);
   MR_RETURN_IF_ERROR(client->Begin());
   absl::MutexLock lock(&current_mu);
   if (current == nullptr) current = new std::weak_ptr<Client>;

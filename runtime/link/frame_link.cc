@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,16 +24,50 @@ constexpr size_t kTurnBytes = 4 << 20;
 constexpr int kMaxSilentTicks = 4;
 constexpr uint32_t kAlive = 0;
 constexpr uint32_t kReading = EPOLLIN | EPOLLRDHUP;
+constexpr size_t kHeaderBytes = 8;
+
+// Lowest byte first, whatever this machine's order is.
+void Store(uint32_t value, char* to) {
+  for (int i = 0; i < 4; ++i) to[i] = static_cast<char>(value >> (8 * i));
+}
+uint32_t Load(const char* from) {
+  uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) {
+    value |= static_cast<uint32_t>(static_cast<uint8_t>(from[i])) << (8 * i);
+  }
+  return value;
+}
+
+// Whether the connection is no more, and not this end at fault.
+bool IsBreak(int error) {
+  switch (error) {
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNREFUSED:
+    case ECONNABORTED:
+    case ENOTCONN:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+    case ENETUNREACH:
+    case ENETDOWN:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
-FrameLink::FrameLink(ScopedFd fd, Side side, uint64_t max_bytes)
+FrameLink::FrameLink(ScopedFd fd, Side side, uint64_t max_bytes,
+                     absl::string_view preface)
     : side_(side),
       loop_(LinkLoop::Next()),
       max_bytes_(max_bytes),
       buffer_(kBufferBytes),
       fd_(std::move(fd)),
-      socket_(fd_.get()) {}
+      socket_(fd_.get()),
+      outgoing_(preface) {}
 
 FrameLink::~FrameLink() = default;
 
@@ -47,8 +82,7 @@ bool FrameLink::Write(uint32_t kind, const absl::Cord& bytes, bool at_once) {
   const Header header = {static_cast<uint32_t>(bytes.size()), kind};
   absl::MutexLock lock(&mu_);
   if (!fd_.valid() || cancelled_ || finishing_ || broken_) return false;
-  outgoing_.Append(absl::string_view(reinterpret_cast<const char*>(&header),
-                                     sizeof(header)));
+  Append(header);
   outgoing_.Append(bytes);
   if (writing_) return false;
   if (at_once) {
@@ -58,6 +92,13 @@ bool FrameLink::Write(uint32_t kind, const absl::Cord& bytes, bool at_once) {
   writing_ = true;
   if (!waiting_) loop_.Kick(this);
   return false;
+}
+
+void FrameLink::Append(const Header& header) {
+  char bytes[kHeaderBytes];
+  Store(header.size, bytes);
+  Store(header.kind, bytes + 4);
+  outgoing_.Append(absl::string_view(bytes, kHeaderBytes));
 }
 
 void FrameLink::Flush() {
@@ -81,12 +122,13 @@ void FrameLink::Flush() {
         loop_.Watch(socket_, this, kReading | EPOLLOUT);
       }
       return;
-    } else if (errno == EPIPE || errno == ECONNRESET) {
+    } else if (IsBreak(errno)) {
       // The loop finds the end; what came before it is still read.
+      broken_error_ = errno;
       outgoing_.Clear();
       broken_ = true;
     } else if (errno != EINTR) {
-      cancel_status_ = ErrnoStatus(errno, "send to a process of this machine");
+      cancel_status_ = ErrnoStatus(errno, "send to another process");
       outgoing_.Clear();
       cancelled_ = true;
       loop_.Kick(this);
@@ -172,6 +214,7 @@ bool FrameLink::Fill() {
   const ssize_t got = recv(socket_, to, room, MSG_DONTWAIT);
   if (got > 0) {
     heard_ = true;
+    if (!heard_ever_.load(std::memory_order_relaxed)) heard_ever_ = true;
     (large_ != nullptr ? large_filled_ : end_) += static_cast<size_t>(got);
     // What comes later is told of.
     if (static_cast<size_t>(got) < room && !hung_up_) readable_ = false;
@@ -182,8 +225,35 @@ bool FrameLink::Fill() {
     readable_ = false;
     return false;
   }
-  End(absl::UnavailableError("the other process closed the connection"));
+  EndBroken(got < 0 ? errno : 0);
   return false;
+}
+
+void FrameLink::EndBroken(int error) {
+  {
+    absl::MutexLock lock(&mu_);
+    // Whoever hears of an error first is the only one.
+    if (error == 0) error = broken_error_;
+  }
+  if (error == 0 || error == EPIPE || error == ENOTCONN) {
+    End(absl::UnavailableError("the other process closed the connection"));
+  } else {
+    End(absl::UnavailableError(
+        absl::StrCat("the connection broke: ", std::strerror(error))));
+  }
+}
+
+bool FrameLink::Check(const Header& header) {
+  const bool known = header.kind == kAlive ? header.size == 0
+                                           : header.kind >= kFirstKind &&
+                                                 header.kind <= kLastKind;
+  if (!known) {
+    End(absl::InvalidArgumentError("what comes is not of a Mini-Ray link"));
+  } else if (header.size > max_bytes_) {
+    End(absl::InvalidArgumentError(
+        absl::StrCat("a frame of ", header.size, " bytes")));
+  }
+  return !ended_;
 }
 
 bool FrameLink::Deliver() {
@@ -201,45 +271,38 @@ bool FrameLink::Deliver() {
     }
     Header header;
     const size_t have = end_ - begin_;
-    if (have >= sizeof(header)) {
-      std::memcpy(&header, buffer_.data() + begin_, sizeof(header));
-    }
-    if (have < sizeof(header) || have < sizeof(header) + header.size) {
-      if (have >= sizeof(header)) {
-        if (header.size > max_bytes_) {
-          End(absl::InvalidArgumentError(
-              absl::StrCat("a frame of ", header.size, " bytes")));
+    const char* const next = buffer_.data() + begin_;
+    if (have >= kHeaderBytes) {
+      header = {Load(next), Load(next + 4)};
+      if (!Check(header)) return false;
+      if (kHeaderBytes + header.size > buffer_.size()) {
+        large_.reset(new (std::nothrow) char[header.size]);
+        if (large_ == nullptr) {
+          End(absl::ResourceExhaustedError(absl::StrCat(
+              "no memory for a frame of ", header.size, " bytes")));
           return false;
         }
-        if (sizeof(header) + header.size > buffer_.size()) {
-          large_.reset(new char[header.size]);
-          large_header_ = header;
-          large_filled_ = have - sizeof(header);
-          std::memcpy(large_.get(), buffer_.data() + begin_ + sizeof(header),
-                      large_filled_);
-          begin_ = end_ = 0;
-          return true;
-        }
+        large_header_ = header;
+        large_filled_ = have - kHeaderBytes;
+        std::memcpy(large_.get(), next + kHeaderBytes, large_filled_);
+        begin_ = end_ = 0;
+        return true;
       }
+    }
+    if (have < kHeaderBytes || have < kHeaderBytes + header.size) {
       // The rest of it needs room.
       if (begin_ > 0) {
-        std::memmove(buffer_.data(), buffer_.data() + begin_, have);
+        std::memmove(buffer_.data(), next, have);
         begin_ = 0;
         end_ = have;
       }
       return true;
     }
-    const absl::string_view bytes(buffer_.data() + begin_ + sizeof(header),
-                                  header.size);
-    begin_ += sizeof(header) + header.size;
+    begin_ += kHeaderBytes + header.size;
     if (header.kind == kAlive) continue;
-    if (header.size > max_bytes_) {
-      End(absl::InvalidArgumentError(
-          absl::StrCat("a frame of ", header.size, " bytes")));
-      return false;
-    }
     wanted_ = false;
-    user_->OnLinkFrame(header.kind, absl::Cord(bytes));
+    user_->OnLinkFrame(header.kind, absl::Cord(absl::string_view(
+                                        next + kHeaderBytes, header.size)));
   }
   return false;
 }
@@ -249,9 +312,7 @@ void FrameLink::OnTick() {
   if (side_ == Side::kServer) {
     absl::MutexLock lock(&mu_);
     if (!std::exchange(said_, false) && outgoing_.empty() && !finishing_) {
-      const Header alive = {0, kAlive};
-      outgoing_.Append(absl::string_view(reinterpret_cast<const char*>(&alive),
-                                         sizeof(alive)));
+      Append({0, kAlive});
       Flush();
       if (!outgoing_.empty()) writing_ = true;
     }

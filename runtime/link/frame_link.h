@@ -1,10 +1,10 @@
-// A connection between two processes of one machine that carries frames, over a
-// unix socket. What takes gRPC a dozen system calls and several threads takes
-// this one call to send and one thread to receive: a frame leaves in the thread
-// that has it, and arrives in that of the socket's LinkLoop.
+// A connection between two processes that carries frames, over a unix socket or
+// TCP. What takes gRPC a dozen system calls and several threads takes this one
+// call to send and one thread to receive: a frame leaves in the thread that has
+// it, and arrives in that of the socket's LinkLoop.
 //
-// On the wire a frame is its size and its kind, 32 bits each in the machine's
-// order, then its bytes.
+// On the wire a frame is its size and its kind, 32 bits each with the lowest
+// byte first, then its bytes.
 
 #ifndef MINIRAY_RUNTIME_LINK_FRAME_LINK_H_
 #define MINIRAY_RUNTIME_LINK_FRAME_LINK_H_
@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/base/files.h"
 #include "runtime/link/link_loop.h"
@@ -41,8 +42,9 @@ class FrameLinkUser {
 class FrameLink : public LinkLoopUser,
                   public std::enable_shared_from_this<FrameLink> {
  public:
-  // Kinds from here on are the user's.
+  // The user's kinds. Who sends another speaks something else.
   static constexpr uint32_t kFirstKind = 16;
+  static constexpr uint32_t kLastKind = 255;
 
   enum class Side {
     // Ends the link when nothing came for some 20 s: the peer stands still.
@@ -51,8 +53,10 @@ class FrameLink : public LinkLoopUser,
     kServer,
   };
 
-  // Nothing is read before Read. max_bytes: of a frame.
-  FrameLink(ScopedFd fd, Side side, uint64_t max_bytes);
+  // fd: may still be connecting. Nothing is read before Read. max_bytes: of a
+  // frame. preface: goes before all frames.
+  FrameLink(ScopedFd fd, Side side, uint64_t max_bytes,
+            absl::string_view preface = "");
   ~FrameLink() override;
 
   // False: the process has no room for it, and the user hears nothing.
@@ -68,6 +72,9 @@ class FrameLink : public LinkLoopUser,
   void Read();
 
   void set_max_bytes(uint64_t max_bytes) { max_bytes_ = max_bytes; }
+
+  // Anything came, if only a part of a frame.
+  bool heard_ever() const { return heard_ever_; }
 
   // Ends the link once all is written; nothing more is taken in.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
@@ -93,13 +100,19 @@ class FrameLink : public LinkLoopUser,
   // Reads once; false: there is nothing, or the end.
   bool Fill();
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends it because the socket is at its end, or has this errno.
+  void EndBroken(int error) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether such a frame may come. It ends the link if not.
+  bool Check(const Header& header) ABSL_LOCKS_EXCLUDED(mu_);
 
+  void Append(const Header& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Side side_;
   LinkLoop& loop_;
   std::atomic<uint64_t> max_bytes_;
   std::atomic<bool> wanted_ = false;  // The user takes a frame.
+  std::atomic<bool> heard_ever_ = false;
 
   // Of the loop's thread.
   std::shared_ptr<FrameLinkUser> user_;
@@ -126,6 +139,7 @@ class FrameLink : public LinkLoopUser,
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   bool said_ ABSL_GUARDED_BY(mu_) = false;    // Something, since the last tick.
   bool broken_ ABSL_GUARDED_BY(mu_) = false;  // The peer is gone.
+  int broken_error_ ABSL_GUARDED_BY(mu_) = 0;  // What told of it.
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status cancel_status_ ABSL_GUARDED_BY(mu_);
 };

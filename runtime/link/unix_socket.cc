@@ -1,17 +1,15 @@
 #include "runtime/link/unix_socket.h"
 
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "runtime/link/tcp_socket.h"
 
 namespace miniray {
 namespace internal {
@@ -36,26 +34,7 @@ ScopedFd NewSocket() {
       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// Whether files are left for what else the process does: each actor has a
-// socket of its own here, where those of one process share a TCP connection.
-bool IsSpare(int fd) {
-  rlimit limit = {};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-         static_cast<rlim_t>(fd) < limit.rlim_cur / 2;
-}
-
 }  // namespace
-
-absl::StatusOr<bool> LocalTransportFromEnvironment() {
-  const char* const value = std::getenv(kLocalTransportVariable);
-  const absl::string_view text = value == nullptr ? "" : value;
-  if (text.empty() || text == "auto") return true;
-  if (text == "tcp") return false;
-  return absl::InvalidArgumentError(absl::StrCat(
-      kLocalTransportVariable, " is '", text,
-      "'; set it to 'tcp' (calls inside a machine go through TCP, too) or to "
-      "'auto'"));
-}
 
 std::string UnixName(const std::string& address) {
   return absl::StrCat("@miniray-", address);

@@ -17,13 +17,6 @@
 namespace miniray {
 namespace internal {
 
-// "tcp": this process neither listens at unix sockets nor uses them. "auto",
-// or not set: it does both.
-inline constexpr char kLocalTransportVariable[] = "MINIRAY_LOCAL_TRANSPORT";
-
-// What the variable says. Errors: INVALID_ARGUMENT, it says something else.
-absl::StatusOr<bool> LocalTransportFromEnvironment();
-
 // "@miniray-HOST:PORT", where '@' stands for the zero byte in front of abstract
 // names, as in /proc/net/unix.
 std::string UnixName(const std::string& address);

@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <random>
 #include <string>
@@ -101,6 +102,13 @@ std::string Call(absl::string_view path, uint32_t claimed,
             absl::StrCat(BigEndian(0, 1), BigEndian(claimed, 4), bytes)));
 }
 
+// What a frame of a link begins with: 32 bits each, lowest byte first.
+std::string LinkHeader(uint32_t size, uint32_t kind) {
+  std::string bytes = BigEndian((uint64_t{kind} << 32) | size, 8);
+  std::reverse(bytes.begin(), bytes.end());
+  return bytes;
+}
+
 // Each is sent over a connection of its own.
 std::vector<std::string> HostileBytes() {
   std::mt19937 random(20240);
@@ -138,6 +146,16 @@ std::vector<std::string> HostileBytes() {
       absl::StrCat("\x16\x03\x01\xff\xff\x01", BigEndian(0xffffff, 3),
                    "\x03\x03"),
       "\x16\x09\x09\x05",
+      // Links: half a preface, none of ours, sizes that lie, no hello.
+      "Mini",
+      "MiniRay2",
+      "MiniRay1",
+      absl::StrCat("MiniRay1", RandomBytes(&random, 100000)),
+      absl::StrCat("MiniRay1", std::string(8, '\xff')),
+      absl::StrCat("MiniRay1", LinkHeader(16 << 10, 16), "abc"),
+      absl::StrCat("MiniRay1", LinkHeader(3, 16), "abc"),
+      absl::StrCat("MiniRay1", LinkHeader(0x7fffffff, 17), "abc"),
+      absl::StrCat("MiniRay1", LinkHeader(0, 0), LinkHeader(0, 0)),
   };
   // Messages that claim the most, of which nothing or little follows.
   for (const char* path :

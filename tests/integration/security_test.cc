@@ -12,10 +12,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
+#include "runtime/client/actor_stream.h"
 #include "runtime/rpc/certificates.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/tls.h"
@@ -196,6 +198,46 @@ TEST_P(TokenTest, NoMethodOfAnyServiceDoesAnythingWithoutIt) {
     }
   }
   EXPECT_GE(logs, 3);  // Of head, daemon and actor.
+}
+
+// What carries most calls is not gRPC.
+TEST(LinkTest, NoActorHearsALinkWithoutTheToken) {
+  class Caller : public internal::ActorStreamUser {
+   public:
+    void OnWritable(internal::ActorStream*) override {}
+    void OnFrame(internal::ActorStream*, const absl::Cord&) override {
+      ADD_FAILURE() << "an answer";
+    }
+    void OnStreamEnded(internal::ActorStream*,
+                       const absl::Status& status) override {
+      why = status;
+      ended.Notify();
+    }
+    absl::Notification ended;
+    absl::Status why;
+  };
+  GuardedCluster cluster(false);
+  const std::string wrong = "abracadabra-4d2a7f6b1c9e8035";
+  const std::string line = "refused Channel from ipv4:127.0.0.1:";
+  int tries = 0;
+  for (const std::string& token : {std::string(), wrong}) {
+    const auto caller = std::make_shared<Caller>();
+    const auto stream =
+        internal::StartTcpActorStream(caller, cluster.info().address(), token,
+                                      {{kActorKey, cluster.info().actor_id()},
+                                       {kIncarnationKey, "0"},
+                                       {kCallerKey, "intruder"}});
+    ASSERT_NE(stream, nullptr);
+    ASSERT_TRUE(
+        caller->ended.WaitForNotificationWithTimeout(absl::Seconds(30)));
+    EXPECT_EQ(caller->why.code(), absl::StatusCode::kUnauthenticated);
+    ++tries;
+    EXPECT_TRUE(Eventually(
+        [&] { return CountLines(cluster.folder(), line) >= tries; }));
+    EXPECT_EQ(CountLines(cluster.folder(), line), tries);
+  }
+  EXPECT_EQ(CountLines(cluster.folder(), wrong), 0);
+  cluster.ExpectWorking();
 }
 
 TEST(VersionTest, NoMethodOfAnyServiceAnswersAnotherRelease) {

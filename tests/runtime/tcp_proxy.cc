@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <random>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/net.h"
 
 namespace miniray {
@@ -79,6 +82,11 @@ void TcpProxy::CutAfter(int64_t min_bytes, int64_t max_bytes) {
   max_bytes_ = max_bytes;
 }
 
+void TcpProxy::Swallow(const std::string& first) {
+  absl::MutexLock lock(&mu_);
+  swallowed_ = first;
+}
+
 void TcpProxy::Cut() {
   absl::MutexLock lock(&mu_);
   for (const auto& link : links_) link->Break();
@@ -126,9 +134,19 @@ void TcpProxy::Accept() {
 
 void TcpProxy::Carry(const std::shared_ptr<Link>& link, int from, int to) {
   std::vector<char> buffer(16384);
+  bool first = true;
+  bool swallow = false;
   while (true) {
     const ssize_t n = read(from, buffer.data(), buffer.size());
     if (n <= 0) break;
+    if (std::exchange(first, false) && from == link->client.get()) {
+      absl::MutexLock lock(&mu_);
+      swallow = !swallowed_.empty() &&
+                absl::StartsWith(
+                    absl::string_view(buffer.data(), static_cast<size_t>(n)),
+                    swallowed_);
+    }
+    if (swallow) continue;
     ssize_t part = n;
     if (link->limited) {
       const int64_t left = link->left.fetch_sub(n);

@@ -32,6 +32,9 @@ class TcpProxy {
   // Each new connection breaks, in both directions at once, after it has
   // carried a random number of bytes from this range; 0: never.
   void CutAfter(int64_t min_bytes, int64_t max_bytes);
+  // New connections whose first bytes are these stay without an answer, and
+  // nothing of them is passed on; empty: none.
+  void Swallow(const std::string& first);
   // Breaks all connections now.
   void Cut();
 
@@ -54,6 +57,7 @@ class TcpProxy {
   int target_port_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t min_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t max_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string swallowed_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_;  // Of the acceptor, until it has ended.
   std::thread acceptor_;

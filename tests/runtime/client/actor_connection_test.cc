@@ -19,6 +19,7 @@
 #include "runtime/actor/actor_server.h"
 #include "runtime/actor/current_call.h"
 #include "runtime/api/miniray.h"
+#include "runtime/rpc/channel.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/client/fake_head.h"
 #include "tests/runtime/tcp_proxy.h"
@@ -108,7 +109,8 @@ std::vector<int64_t> Runs(int64_t caller) {
   return GetLog().runs[caller];
 }
 
-class ActorConnectionTest : public testing::Test {
+// Through both kinds of streams that pass the proxy.
+class ActorConnectionTest : public testing::TestWithParam<Transport> {
  protected:
   // All bytes are to pass the link.
   static void SetUpTestSuite() {
@@ -174,6 +176,7 @@ class ActorConnectionTest : public testing::Test {
     options.head_address = "head:1";
     options.reconnect_timeout = reconnect_timeout;
     options.channels = channels_;
+    options.transport = GetParam();
     options.lookup = head_->lookup();
     ActorIdentity actor;
     actor.actor_id = "actor-1";
@@ -190,8 +193,13 @@ class ActorConnectionTest : public testing::Test {
   }
 
   int max_concurrency_ = 1;
-  const std::shared_ptr<ChannelPool> channels_ =
-      std::make_shared<ChannelPool>();
+  const std::shared_ptr<std::atomic<int>> channels_made_ =
+      std::make_shared<std::atomic<int>>(0);
+  const std::shared_ptr<ChannelPool> channels_ = std::make_shared<ChannelPool>(
+      [made = channels_made_](const std::string& address) {
+        ++*made;
+        return MakeChannel(address);
+      });
   std::unique_ptr<ActorServer> server_;
   std::unique_ptr<TcpProxy> proxy_;
   std::shared_ptr<FakeHead> head_;
@@ -205,7 +213,19 @@ class ActorConnectionTest : public testing::Test {
 
 // --- Cut links.
 
-TEST_F(ActorConnectionTest, ASessionIsResumedForResultsThatStayed) {
+INSTANTIATE_TEST_SUITE_P(Streams, ActorConnectionTest,
+                         testing::Values(Transport::kTcp, Transport::kGrpc),
+                         [](const testing::TestParamInfo<Transport>& info) {
+                           return info.param == Transport::kTcp ? "Link"
+                                                                : "Grpc";
+                         });
+
+TEST_P(ActorConnectionTest, ALinkNeedsNoChannel) {
+  EXPECT_THAT(Number(Connect()->Call(Record(1, 1))), IsOkAndHolds(1));
+  EXPECT_EQ(*channels_made_, GetParam() == Transport::kGrpc ? 1 : 0);
+}
+
+TEST_P(ActorConnectionTest, ASessionIsResumedForResultsThatStayed) {
   auto connection = Connect();
   CallRequest request = Record(1, 5);
   request.keep_result = true;
@@ -221,7 +241,7 @@ TEST_F(ActorConnectionTest, ASessionIsResumedForResultsThatStayed) {
   EXPECT_GT(proxy_->connections(), before);
 }
 
-TEST_F(ActorConnectionTest, NoCallIsLostOrRunsTwiceOverALinkThatBreaksOften) {
+TEST_P(ActorConnectionTest, NoCallIsLostOrRunsTwiceOverALinkThatBreaksOften) {
   constexpr int kCallers = 4, kCalls = 3000, kAtOnce = 300;
   proxy_->CutAfter(2000, 60000);
   std::vector<std::shared_ptr<ActorConnection>> connections;
@@ -267,7 +287,7 @@ TEST_F(ActorConnectionTest, NoCallIsLostOrRunsTwiceOverALinkThatBreaksOften) {
   EXPECT_GT(proxy_->connections(), 20);
 }
 
-TEST_F(ActorConnectionTest, LargeRepliesComeThroughALinkThatBreaks) {
+TEST_P(ActorConnectionTest, LargeRepliesComeThroughALinkThatBreaks) {
   auto connection = Connect();
   ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
   proxy_->CutAfter(1'000'000, 6'000'000);
@@ -288,7 +308,7 @@ TEST_F(ActorConnectionTest, LargeRepliesComeThroughALinkThatBreaks) {
   EXPECT_GT(proxy_->connections(), 2);
 }
 
-TEST_F(ActorConnectionTest, ACallThatRunsWhenTheLinkBreaksIsAnsweredLater) {
+TEST_P(ActorConnectionTest, ACallThatRunsWhenTheLinkBreaksIsAnsweredLater) {
   auto connection = Connect();
   SetGate(false);
   auto call = connection->Call(Request("Hold"));
@@ -299,7 +319,7 @@ TEST_F(ActorConnectionTest, ACallThatRunsWhenTheLinkBreaksIsAnsweredLater) {
   EXPECT_GT(proxy_->connections(), 1);
 }
 
-TEST_F(ActorConnectionTest, AnActorOutOfReachFailsCallsAfterATime) {
+TEST_P(ActorConnectionTest, AnActorOutOfReachFailsCallsAfterATime) {
   auto connection = Connect(absl::Milliseconds(600));
   ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
   proxy_->Refuse(true);
@@ -321,7 +341,7 @@ TEST_F(ActorConnectionTest, AnActorOutOfReachFailsCallsAfterATime) {
   EXPECT_THAT(Number(connection->Call(Record(1, 3))), IsOk());
 }
 
-TEST_F(ActorConnectionTest, CallsWaitForAHeadThatDoesNotAnswer) {
+TEST_P(ActorConnectionTest, CallsWaitForAHeadThatDoesNotAnswer) {
   head_->SetDown(true);
   auto connection = Connect(absl::Seconds(30));
   auto call = connection->Call(Record(1, 1));
@@ -339,7 +359,7 @@ TEST_F(ActorConnectionTest, CallsWaitForAHeadThatDoesNotAnswer) {
                        AllOf(HasSubstr("head:1"), HasSubstr("300ms"))));
 }
 
-TEST_F(ActorConnectionTest, ALinkThatBreaksWhileTheHeadIsDownIsMadeAgain) {
+TEST_P(ActorConnectionTest, ALinkThatBreaksWhileTheHeadIsDownIsMadeAgain) {
   auto connection = Connect();
   ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
   head_->SetDown(true);
@@ -349,7 +369,7 @@ TEST_F(ActorConnectionTest, ALinkThatBreaksWhileTheHeadIsDownIsMadeAgain) {
 
 // --- The actor's process dies.
 
-TEST_F(ActorConnectionTest, CallsThatWereSentFailOrAreSentAgain) {
+TEST_P(ActorConnectionTest, CallsThatWereSentFailOrAreSentAgain) {
   auto connection = Connect();
   SetGate(false);
   auto running = connection->Call(Request("Hold"));
@@ -388,7 +408,7 @@ TEST_F(ActorConnectionTest, CallsThatWereSentFailOrAreSentAgain) {
   EXPECT_EQ(std::count(runs.begin(), runs.end(), 4), 0);
 }
 
-TEST_F(ActorConnectionTest, RetriesEnd) {
+TEST_P(ActorConnectionTest, RetriesEnd) {
   auto connection = Connect();
   SetGate(false);
   auto call = connection->Call(Request("Hold", 1));
@@ -405,7 +425,7 @@ TEST_F(ActorConnectionTest, RetriesEnd) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("SIGKILL")));
 }
 
-TEST_F(ActorConnectionTest, AnActorThatForgotTheSessionFailsOnlyWhatWasSent) {
+TEST_P(ActorConnectionTest, AnActorThatForgotTheSessionFailsOnlyWhatWasSent) {
   auto connection = Connect();
   SetGate(false);
   auto sent = connection->Call(Request("Hold"));
@@ -423,7 +443,7 @@ TEST_F(ActorConnectionTest, AnActorThatForgotTheSessionFailsOnlyWhatWasSent) {
   EXPECT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
 }
 
-TEST_F(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {
+TEST_P(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {
   auto connection = Connect();
   SetGate(false);
   auto sent = connection->Call(Request("Hold", -1));
@@ -442,7 +462,7 @@ TEST_F(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {
 
 // --- Cancelling, limits, the end.
 
-TEST_F(ActorConnectionTest, CancelledCallsDoNotRunOrSeeIt) {
+TEST_P(ActorConnectionTest, CancelledCallsDoNotRunOrSeeIt) {
   auto connection = Connect();
   SetGate(false);
   auto running = connection->Call(Request("Hold"));
@@ -463,7 +483,7 @@ TEST_F(ActorConnectionTest, CancelledCallsDoNotRunOrSeeIt) {
   EXPECT_THAT(Runs(1), testing::ElementsAre(2));
 }
 
-TEST_F(ActorConnectionTest, ACallIsCancelledBeforeItIsSentAndOverABrokenLink) {
+TEST_P(ActorConnectionTest, ACallIsCancelledBeforeItIsSentAndOverABrokenLink) {
   head_->SetDown(true);
   auto connection = Connect();
   auto unsent = connection->Call(Record(1, 1));
@@ -481,7 +501,7 @@ TEST_F(ActorConnectionTest, ACallIsCancelledBeforeItIsSentAndOverABrokenLink) {
   EXPECT_THAT(Runs(1), testing::IsEmpty());
 }
 
-TEST_F(ActorConnectionTest, PendingCallsAreLimited) {
+TEST_P(ActorConnectionTest, PendingCallsAreLimited) {
   auto connection = Connect(absl::Seconds(30), 3);
   SetGate(false);
   auto first = connection->Call(Request("Hold"));
@@ -495,7 +515,7 @@ TEST_F(ActorConnectionTest, PendingCallsAreLimited) {
   EXPECT_THAT(Number(connection->Call(Record(1, 4))), IsOk());
 }
 
-TEST_F(ActorConnectionTest, ExitAnswersItsCallAndFailsTheOthers) {
+TEST_P(ActorConnectionTest, ExitAnswersItsCallAndFailsTheOthers) {
   auto connection = Connect();
   SetGate(false);
   auto hold = connection->Call(Request("Hold"));
@@ -519,7 +539,7 @@ TEST_F(ActorConnectionTest, ExitAnswersItsCallAndFailsTheOthers) {
   EXPECT_EQ(Events()[1].actor_id(), "actor-1");
 }
 
-TEST_F(ActorConnectionTest, ARemovedActorFailsWhatWaitsAndEndsWhenItIsQuiet) {
+TEST_P(ActorConnectionTest, ARemovedActorFailsWhatWaitsAndEndsWhenItIsQuiet) {
   auto connection = Connect();
   SetGate(false);
   auto hold = connection->Call(Request("Hold"));

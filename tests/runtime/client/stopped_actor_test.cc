@@ -60,7 +60,7 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
     pids.push_back(static_cast<pid_t>(info.pid()));
     internal::ActorConnection::Options options;
     options.channels = channels;
-    options.local_transport = false;  // It is about channels.
+    options.transport = internal::Transport::kGrpc;  // It is about channels.
     options.lookup = std::make_shared<internal::FakeHead>(info)->lookup();
     connections.push_back(std::make_shared<internal::ActorConnection>(
         counter->identity(), std::move(options)));

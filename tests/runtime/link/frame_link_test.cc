@@ -1,5 +1,6 @@
 #include "runtime/link/frame_link.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,11 +11,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/link/link_call.h"
+#include "runtime/link/tcp_socket.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -107,14 +110,35 @@ class Taker : public FrameLinkUser {
   std::vector<std::pair<uint32_t, std::string>> frames_ ABSL_GUARDED_BY(mu_);
 };
 
-class FrameLinkTest : public testing::Test {
- protected:
-  void SetUp() override {
+// Two ends of a unix socket, the default, or of a TCP connection.
+void Pair(bool tcp, ScopedFd* caller, ScopedFd* server) {
+  if (!tcp) {
     int ends[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    caller_ = std::make_shared<FrameLink>(ScopedFd(ends[0]),
+    *caller = ScopedFd(ends[0]);
+    *server = ScopedFd(ends[1]);
+    return;
+  }
+  const auto listener = ListenTcp("127.0.0.1");
+  ASSERT_THAT(listener, IsOk());
+  *caller = DialTcp(absl::StrCat("127.0.0.1:", listener->port));
+  ASSERT_TRUE(caller->valid());
+  pollfd incoming = {listener->fd.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&incoming, 1, 30000), 1);
+  *server =
+      ScopedFd(accept4(listener->fd.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  ASSERT_TRUE(server->valid());
+  PrepareAccepted(server->get());
+}
+
+class FrameLinkTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    ScopedFd caller, server;
+    Pair(GetParam(), &caller, &server);
+    caller_ = std::make_shared<FrameLink>(std::move(caller),
                                           FrameLink::Side::kCaller, kMaxBytes);
-    server_ = std::make_shared<FrameLink>(ScopedFd(ends[1]),
+    server_ = std::make_shared<FrameLink>(std::move(server),
                                           FrameLink::Side::kServer, kMaxBytes);
     ASSERT_TRUE(caller_->Start(at_caller_));
     ASSERT_TRUE(server_->Start(at_server_));
@@ -131,7 +155,12 @@ class FrameLinkTest : public testing::Test {
   std::shared_ptr<FrameLink> server_;
 };
 
-TEST_F(FrameLinkTest, FramesOfAllSizesArriveInOrder) {
+INSTANTIATE_TEST_SUITE_P(Sockets, FrameLinkTest, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& info) {
+                           return info.param ? "Tcp" : "Unix";
+                         });
+
+TEST_P(FrameLinkTest, FramesOfAllSizesArriveInOrder) {
   const std::vector<size_t> sizes = {0,     1,     100,     65527,   65528,
                                      65529, 70000, 1 << 20, 5 << 20, 3};
   at_server_->Take(server_.get(), 1000);
@@ -156,13 +185,13 @@ TEST_F(FrameLinkTest, FramesOfAllSizesArriveInOrder) {
   }
 }
 
-TEST_F(FrameLinkTest, ASmallFrameLeavesInTheCallersThread) {
+TEST_P(FrameLinkTest, ASmallFrameLeavesInTheCallersThread) {
   EXPECT_TRUE(caller_->Write(kLinkFrame, absl::Cord("now"), true));
   EXPECT_FALSE(caller_->Write(kLinkFrame, absl::Cord("later"), false));
   EXPECT_TRUE(at_caller_->AwaitWritten(1));
 }
 
-TEST_F(FrameLinkTest, WhoTakesNothingIsSentNothingMore) {
+TEST_P(FrameLinkTest, WhoTakesNothingIsSentNothingMore) {
   at_server_->Take(server_.get(), 1);
   // More than a socket holds.
   const absl::Cord frame(Bytes(8 << 20));
@@ -176,7 +205,7 @@ TEST_F(FrameLinkTest, WhoTakesNothingIsSentNothingMore) {
   EXPECT_TRUE(at_caller_->AwaitWritten(1));
 }
 
-TEST_F(FrameLinkTest, AFinishedLinkDeliversWhatWasWritten) {
+TEST_P(FrameLinkTest, AFinishedLinkDeliversWhatWasWritten) {
   at_caller_->Take(caller_.get(), 1000);
   server_->Write(kLinkFrame, absl::Cord(Bytes(3 << 20)), false);
   server_->Write(kLinkEnd, absl::Cord("bye"), false);
@@ -188,7 +217,7 @@ TEST_F(FrameLinkTest, AFinishedLinkDeliversWhatWasWritten) {
   EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
 }
 
-TEST_F(FrameLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
+TEST_P(FrameLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
   server_->Write(kLinkFrame, absl::Cord("reply"), true);
   server_->Write(kLinkEnd, absl::Cord("bye"), true);
   server_->Finish();
@@ -214,7 +243,7 @@ class Refused : public Taker {
   const std::shared_ptr<FrameLink> link_;
 };
 
-TEST_F(FrameLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
+TEST_P(FrameLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
   const auto caller = std::make_shared<FrameLink>(
@@ -233,21 +262,21 @@ TEST_F(FrameLinkTest, TheReasonOfAnEndIsWhatItsUserSays) {
               StatusIs(absl::StatusCode::kPermissionDenied, "no token"));
 }
 
-TEST_F(FrameLinkTest, ACancelledLinkEndsAtBothEnds) {
+TEST_P(FrameLinkTest, ACancelledLinkEndsAtBothEnds) {
   at_server_->Take(server_.get(), 1000);
   caller_->Cancel(absl::AbortedError("enough"));
   EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(FrameLinkTest, TheEndIsSeenWhereNothingIsTaken) {
+TEST_P(FrameLinkTest, TheEndIsSeenWhereNothingIsTaken) {
   caller_->Write(kLinkFrame, absl::Cord("nobody wants it"), true);
   caller_->Cancel(absl::AbortedError("enough"));
   EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(at_server_->frames().size(), 0);
 }
 
-TEST_F(FrameLinkTest, ATooLargeFrameEndsTheLink) {
+TEST_P(FrameLinkTest, ATooLargeFrameEndsTheLink) {
   server_->set_max_bytes(1000);
   at_server_->Take(server_.get(), 1000);
   caller_->Write(kLinkFrame, absl::Cord(Bytes(1000)), true);
@@ -255,6 +284,71 @@ TEST_F(FrameLinkTest, ATooLargeFrameEndsTheLink) {
   caller_->Write(kLinkFrame, absl::Cord(Bytes(1001)), true);
   EXPECT_EQ(at_server_->AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(at_server_->frames().size(), 1);
+}
+
+// Whatever order the machine has.
+TEST(FrameLinkWireTest, TheBytesAreFixed) {
+  ScopedFd near, far;
+  Pair(false, &near, &far);
+  const auto user = std::make_shared<Taker>();
+  const auto link = std::make_shared<FrameLink>(
+      std::move(near), FrameLink::Side::kCaller, kMaxBytes, "before");
+  ASSERT_TRUE(link->Start(user));
+  link->Write(17, absl::Cord(std::string(0x102, 'x')), true);
+  const std::string expected =
+      absl::StrCat("before", std::string("\x02\x01\0\0\x11\0\0\0", 8),
+                   std::string(0x102, 'x'));
+  std::string got(expected.size(), '\0');
+  ASSERT_EQ(recv(far.get(), got.data(), got.size(), 0), got.size());
+  EXPECT_EQ(got, expected);
+  // And back, a byte at a time.
+  user->Take(link.get(), 1);
+  for (const char c : std::string("\x03\0\0\0\x12\0\0\0abc", 11)) {
+    ASSERT_EQ(send(far.get(), &c, 1, 0), 1);
+  }
+  ASSERT_TRUE(user->AwaitFrames(1));
+  EXPECT_EQ(user->frames()[0],
+            std::make_pair(uint32_t{18}, std::string("abc")));
+  far.reset();
+  EXPECT_EQ(user->AwaitEnd().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(FrameLinkWireTest, WhatIsNoFrameEndsTheLink) {
+  // What a server of gRPC says first; a word with content where none is; kinds
+  // that there are not.
+  for (const std::string& said :
+       {std::string("\0\0\x24\x04\0\0\0\0", 8),
+        std::string("\1\0\0\0\0\0\0\0", 8),
+        std::string("\0\0\0\0\x0f\0\0\0", 8), std::string("MiniRay1")}) {
+    ScopedFd near, far;
+    Pair(false, &near, &far);
+    const auto user = std::make_shared<Taker>();
+    const auto link = std::make_shared<FrameLink>(
+        std::move(near), FrameLink::Side::kCaller, uint64_t{1} << 31);
+    ASSERT_TRUE(link->Start(user));
+    user->Take(link.get(), 1);
+    ASSERT_EQ(send(far.get(), said.data(), said.size(), 0), said.size());
+    EXPECT_EQ(user->AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(user->frames(), testing::IsEmpty());
+  }
+}
+
+TEST(FrameLinkWireTest, WhereNobodyListensItEnds) {
+  std::string nobody;
+  {
+    const auto listener = ListenTcp("127.0.0.1");
+    ASSERT_THAT(listener, IsOk());
+    nobody = absl::StrCat("127.0.0.1:", listener->port);
+  }
+  ScopedFd fd = DialTcp(nobody);
+  if (!fd.valid()) return;  // The kernel said so at once.
+  const auto user = std::make_shared<Taker>();
+  const auto link = std::make_shared<FrameLink>(
+      std::move(fd), FrameLink::Side::kCaller, kMaxBytes);
+  ASSERT_TRUE(link->Start(user));
+  link->Write(kLinkFrame, absl::Cord("hello?"), true);
+  user->Take(link.get(), 1);
+  EXPECT_EQ(user->AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(LinkCallTest, AHelloComesBack) {

@@ -18,6 +18,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/client/actor_connection.h"
+#include "runtime/link/tcp_socket.h"
+#include "runtime/link/transport.h"
 #include "runtime/link/unix_socket.h"
 #include "runtime/rpc/fault_injector.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -73,7 +75,7 @@ class LinkCallsTest : public testing::Test {
     // Large values are to pass the link.
     setenv("MINIRAY_SHARED_MEMORY_MB", "0", 1);
   }
-  void TearDown() override { unsetenv(internal::kLocalTransportVariable); }
+  void TearDown() override { unsetenv(internal::kTransportVariable); }
 
   static ActorHandle<Sum> Make(const Cluster& driver, ActorOptions options) {
     // Such a process has no environment of its own.
@@ -114,10 +116,10 @@ TEST_F(LinkCallsTest, CallsInsideAMachineGoThroughAUnixSocket) {
 
 TEST_F(LinkCallsTest, TheVariableTurnsItOffForACaller) {
   TestCluster cluster;
-  setenv(internal::kLocalTransportVariable, "tcp", 1);
+  setenv(internal::kTransportVariable, "tcp", 1);
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor =
-      Make(driver, {.env = {{internal::kLocalTransportVariable, "auto"}}});
+      Make(driver, {.env = {{internal::kTransportVariable, "auto"}}});
   const std::string address = cluster.Info(actor).address();
   EXPECT_EQ(*actor.Call<&Sum::Add>(1).Get(kLong), 1);
   EXPECT_EQ(SocketsOf(address).listening, 1);
@@ -128,7 +130,7 @@ TEST_F(LinkCallsTest, TheVariableTurnsItOffForAnActor) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor =
-      Make(driver, {.env = {{internal::kLocalTransportVariable, "tcp"}}});
+      Make(driver, {.env = {{internal::kTransportVariable, "tcp"}}});
   const std::string address = cluster.Info(actor).address();
   EXPECT_EQ(*actor.Call<&Sum::Add>(1).Get(kLong), 1);
   EXPECT_EQ(SocketsOf(address).listening, 0);
@@ -136,7 +138,7 @@ TEST_F(LinkCallsTest, TheVariableTurnsItOffForAnActor) {
 
 TEST_F(LinkCallsTest, AWrongValueIsAnError) {
   TestCluster cluster;
-  setenv(internal::kLocalTransportVariable, "pigeon", 1);
+  setenv(internal::kTransportVariable, "pigeon", 1);
   const absl::Status status =
       Cluster::Connect({.address = cluster.address()}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -207,7 +209,7 @@ TEST_F(LinkCallsTest, ASocketThatLeadsNowhereIsNotUsed) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
   const ActorHandle<Sum> actor =
-      Make(driver, {.env = {{internal::kLocalTransportVariable, "tcp"}}});
+      Make(driver, {.env = {{internal::kTransportVariable, "tcp"}}});
   const auto listener = internal::ListenUnix(cluster.Info(actor).address());
   ASSERT_THAT(listener, IsOk());
   auto call = actor.Call<&Sum::Add>(1);
@@ -220,32 +222,83 @@ TEST_F(LinkCallsTest, ASocketThatLeadsNowhereIsNotUsed) {
   EXPECT_EQ(*call.Get(kLong), 1);
 }
 
+// Breaks the links of this process to an actor at `address` from the side,
+// wherever they are; returns how many.
+int BreakLinks(const std::string& address, bool tcp) {
+  int broken = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_storage peer = {};
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+      continue;
+    }
+    const auto* const name = reinterpret_cast<sockaddr_un*>(&peer);
+    const bool found =
+        tcp ? internal::PeerName(fd) == absl::StrCat("ipv4:", address)
+            : peer.ss_family == AF_UNIX &&
+                  absl::StartsWith(std::string(name->sun_path + 1, 8),
+                                   "miniray-");
+    if (!found) continue;
+    shutdown(fd, SHUT_RDWR);
+    ++broken;
+  }
+  return broken;
+}
+
 // A link that breaks while a call runs is made again, and the call runs once.
-TEST_F(LinkCallsTest, ABrokenLinkIsMadeAgainAndLosesNothing) {
+void CallOverALinkThatBreaks(bool tcp) {
   TestCluster cluster;
   const Cluster driver = cluster.Connect();
-  const ActorHandle<Sum> actor = Make(driver, {});
+  const ActorHandle<Sum> actor =
+      driver.CreateActor<Sum>({.env = {{"MINIRAY_SHARED_MEMORY_MB", "0"}}})
+          .value();
   EXPECT_EQ(*actor.Call<&Sum::Add>(1).Get(kLong), 1);
+  const std::string address = cluster.Info(actor).address();
+  EXPECT_EQ(SocketsOf(address).connected, tcp ? 0 : 1);
   int64_t sum = 1;
+  int broken = 0;
   for (int round = 0; round < 5; ++round) {
     std::vector<ObjectRef<int64_t>> refs;
     for (int i = 0; i < 2000; ++i) refs.push_back(actor.Call<&Sum::Add>(1));
-    // Breaks it from the side, wherever it is.
-    for (int fd = 0; fd < 1024; ++fd) {
-      sockaddr_un peer = {};
-      socklen_t size = sizeof(peer);
-      if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
-          peer.sun_family == AF_UNIX &&
-          absl::StartsWith(std::string(peer.sun_path + 1, 8), "miniray-")) {
-        shutdown(fd, SHUT_RDWR);
-      }
-    }
+    broken += BreakLinks(address, tcp);
     for (auto& ref : refs) {
       const absl::StatusOr<int64_t> value = ref.Get(kLong);
       ASSERT_THAT(value, IsOk());
       ASSERT_EQ(*value, ++sum);
     }
   }
+  EXPECT_GE(broken, 3);
+}
+
+TEST_F(LinkCallsTest, ABrokenUnixLinkIsMadeAgainAndLosesNothing) {
+  CallOverALinkThatBreaks(/*tcp=*/false);
+}
+
+TEST_F(LinkCallsTest, ABrokenTcpLinkIsMadeAgainAndLosesNothing) {
+  setenv(internal::kTransportVariable, "tcp", 1);
+  CallOverALinkThatBreaks(/*tcp=*/true);
+}
+
+// As between two machines.
+TEST_F(LinkCallsTest, CallsThroughTcpCarryAnything) {
+  TestCluster cluster({.head = {.token = "secret"}});
+  setenv(internal::kTransportVariable, "tcp", 1);
+  auto driver =
+      Cluster::Connect({.address = cluster.address(), .token = "secret"});
+  ASSERT_THAT(driver, IsOk());
+  const ActorHandle<Sum> actor = Make(*driver, {});
+  const std::string address = cluster.Info(actor).address();
+  constexpr int64_t kBytes = 20 << 20;
+  const auto large = actor.Call<&Sum::Large>(kBytes).Get(kLong);
+  ASSERT_THAT(large, IsOk());
+  EXPECT_TRUE(*large == std::string(kBytes, 'x'));
+  EXPECT_EQ(*actor.Call<&Sum::Length>(*large).Get(kLong), kBytes);
+  std::vector<ObjectRef<int64_t>> refs;
+  for (int i = 0; i < 20000; ++i) refs.push_back(actor.Call<&Sum::Add>(1));
+  const auto values = GetAll(refs);
+  ASSERT_THAT(values, IsOk());
+  for (int i = 0; i < 20000; ++i) ASSERT_EQ((*values)[i], i + 1);
+  EXPECT_EQ(SocketsOf(address).connected, 0);
 }
 
 }  // namespace

@@ -4,20 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
 namespace internal {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // Nobody else's.
 std::string Address(const std::string& name) {
@@ -85,22 +80,6 @@ TEST(UnixSocketTest, ASquatterIsNotDialled) {
   ASSERT_EQ(waitpid(squatter, nullptr, 0), squatter);
   if (said != 'y') GTEST_SKIP() << "needs root: nobody else can be played";
   EXPECT_FALSE(dialled);
-}
-
-TEST(UnixSocketTest, TheVariableSaysAutoOrTcp) {
-  unsetenv(kLocalTransportVariable);
-  EXPECT_TRUE(*LocalTransportFromEnvironment());
-  setenv(kLocalTransportVariable, "auto", 1);
-  EXPECT_TRUE(*LocalTransportFromEnvironment());
-  setenv(kLocalTransportVariable, "tcp", 1);
-  EXPECT_FALSE(*LocalTransportFromEnvironment());
-  setenv(kLocalTransportVariable, "unix", 1);
-  const absl::Status status = LocalTransportFromEnvironment().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("MINIRAY_LOCAL_TRANSPORT"), HasSubstr("'unix'"),
-                    HasSubstr("'tcp'"), HasSubstr("'auto'")));
-  unsetenv(kLocalTransportVariable);
 }
 
 }  // namespace
