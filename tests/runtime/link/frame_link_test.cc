@@ -309,6 +309,7 @@ TEST(FrameLinkWireTest, TheBytesAreFixed) {
   ASSERT_TRUE(user->AwaitFrames(1));
   EXPECT_EQ(user->frames()[0],
             std::make_pair(uint32_t{18}, std::string("abc")));
+  user->Take(link.get(), 1);
   far.reset();
   EXPECT_EQ(user->AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
