@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "ps/check_weights.h"
-#include "ps/tensor_info.h"
+#include "ps/model_cut.h"
 #include "ps/weight_message.h"
 #include "runtime/base/status_macros.h"
 
@@ -30,7 +30,7 @@ bool IsWhole(const at::Tensor& tensor, const TensorPart& place) {
 
 GradientClient::GradientClient(ActorHandle<ParameterServer> server,
                                int worker_id)
-    : server_(std::move(server)), worker_id_(worker_id) {}
+    : server_(std::move(server)), worker_id_(worker_id), encoder_(worker_id) {}
 
 absl::Status GradientClient::Named(size_t shard,
                                    const absl::Status& error) const {
@@ -120,7 +120,7 @@ absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Join(
   MR_RETURN_IF_ERROR(AdoptForm(terms));
   if (IsSharded()) {
     // Each has seen its part alone.
-    MR_RETURN_IF_ERROR(CheckLayout(weights, model_.layout,
+    MR_RETURN_IF_ERROR(CheckLayout(weights, encoder_.layout(),
                                    absl::StrCat("worker ", worker_id_),
                                    "the parameter server"));
   }
@@ -135,27 +135,15 @@ void GradientClient::Adopt(size_t shard, VersionedWeights model,
 }
 
 absl::Status GradientClient::AdoptForm(const std::vector<PushTerms>& terms) {
-  terms_ = terms.front();
-  if (!IsSharded()) return absl::OkStatus();
-  std::vector<std::string> buffers;
-  for (const PushTerms& of_shard : terms) {
-    buffers.insert(buffers.end(), of_shard.buffers.begin(),
-                   of_shard.buffers.end());
-  }
+  in_rounds_ = terms.front().in_rounds;
   MR_ASSIGN_OR_RETURN(const ReadOnly<NamedTensors> whole, Whole());
-  MR_ASSIGN_OR_RETURN(
-      parts_, CutModel(whole.value, static_cast<int64_t>(shards_.size())));
-  model_ = ModelSnapshot();
-  model_.layout = ModelLayout::Of(whole.value);
-  MR_ASSIGN_OR_RETURN(model_.info, MakeInfo(whole.value, buffers));
-  model_.weights = whole.value;
-  return absl::OkStatus();
+  return encoder_.SetModel(whole.value, terms);
 }
 
 absl::Status GradientClient::GiveUpTornGradient(
     const std::vector<JoinReply>& replies) {
   // In rounds versions tell all, and clocks hold up nobody.
-  if (terms_.in_rounds) return absl::OkStatus();
+  if (in_rounds_) return absl::OkStatus();
   std::vector<size_t> behind;
   std::vector<ObjectRef<PushReply>> calls;
   for (size_t i = 0; i < replies.size(); ++i) {
@@ -209,48 +197,6 @@ absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Whole() const {
   return whole;
 }
 
-absl::StatusOr<std::vector<GradientPush>> GradientClient::PushesOf(
-    const ReadOnly<NamedTensors>& gradients) const {
-  std::vector<GradientPush> pushes(shards_.size());
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    pushes[i].id = {.worker = worker_id_, .sequence = last_sequence_ + 1};
-    pushes[i].version = shards_[i].held.version;
-  }
-  if (!IsSharded()) {
-    pushes.front().gradients = gradients.value;
-    return pushes;
-  }
-  // What one shard would refuse must not reach the others.
-  const std::string who = absl::StrCat("worker ", worker_id_);
-  NamedTensors complete = gradients.value;
-  MR_RETURN_IF_ERROR(GradientModel::CheckAndComplete(model_, who, &complete));
-  absl::Status finite;
-  if (terms_.non_finite != NonFinitePolicy::kAllow) {
-    finite = CheckFinite(gradients.value, who);
-  }
-  if (!finite.ok()) {
-    if (terms_.non_finite == NonFinitePolicy::kRefuse) return finite;
-    LOG(WARNING) << "left out of a step: " << finite.message();
-    for (GradientPush& push : pushes) push.left_out = true;
-    return pushes;
-  }
-  size_t next = 0;  // Of the gradients: buffers may be missing.
-  std::vector<const at::Tensor*> given(model_.weights.size(), nullptr);
-  for (size_t i = 0; i < given.size() && next < gradients.value.size(); ++i) {
-    if (gradients.value[next].first == model_.weights[i].first) {
-      given[i] = &gradients.value[next++].second;
-    }
-  }
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    ModelPart part;
-    for (const TensorRange& range : parts_[i]) {
-      if (given[range.tensor] != nullptr) part.push_back(range);
-    }
-    pushes[i].gradients = TensorsOfPart(complete, part);
-  }
-  return pushes;
-}
-
 std::vector<size_t> GradientClient::TargetsOf(int64_t sequence) const {
   std::vector<size_t> targets;
   int64_t oldest = std::numeric_limits<int64_t>::max();
@@ -259,7 +205,7 @@ std::vector<size_t> GradientClient::TargetsOf(int64_t sequence) const {
     targets.push_back(i);
     oldest = std::min(oldest, shards_[i].held.version);
   }
-  if (terms_.in_rounds) {
+  if (in_rounds_) {
     std::erase_if(targets,
                   [&](size_t i) { return shards_[i].held.version > oldest; });
   }
@@ -273,12 +219,15 @@ absl::StatusOr<PushReply> GradientClient::Push(
         "worker ", worker_id_, " has no weights of the server; call Join"));
   }
   const int64_t sequence = last_sequence_ + 1;
-  MR_ASSIGN_OR_RETURN(std::vector<GradientPush> pushes, PushesOf(gradients));
   const std::vector<size_t> targets = TargetsOf(sequence);
+  MR_ASSIGN_OR_RETURN(std::vector<GradientPush> pushes,
+                      encoder_.Encode(gradients.value, sequence, targets));
   std::vector<ObjectRef<PushReply>> calls;
-  for (const size_t i : targets) {
+  for (size_t k = 0; k < targets.size(); ++k) {
+    const Shard& shard = shards_[targets[k]];
+    pushes[k].version = shard.held.version;
     calls.push_back(CallTo<&ParameterServer::PushGradients, PushReply>(
-        shards_[i].actor, ReadOnly<GradientPush>{std::move(pushes[i])}));
+        shard.actor, ReadOnly<GradientPush>{std::move(pushes[k])}));
   }
   PushReply all = {.accepted = true};
   absl::Status first_error;
@@ -297,11 +246,16 @@ absl::StatusOr<PushReply> GradientClient::Push(
       }
     } else if (!reply.ok()) {
       first_error.Update(Named(targets[k], reply.status()));
+      // Others may come in its place.
+      if (absl::IsInvalidArgument(reply.status())) {
+        encoder_.Settle(targets[k], /*used=*/false);
+      }
       continue;
     } else {
       shard.held = std::move(reply->model);
     }
     shard.answered = sequence;
+    encoder_.Settle(targets[k], reply->accepted || reply->repeated);
     all.accepted = all.accepted && reply->accepted;
     all.repeated = all.repeated || reply->repeated;
     all.staleness = std::max(all.staleness, reply->staleness);
@@ -311,8 +265,7 @@ absl::StatusOr<PushReply> GradientClient::Push(
   last_sequence_ = sequence;
   all.model.version = version();
   MR_ASSIGN_OR_RETURN(all.model.weights, Whole());
-  // The memory of older ones is used again.
-  if (IsSharded()) model_.weights = all.model.weights.value;
+  encoder_.SetWeights(all.model.weights.value);
   return all;
 }
 
@@ -343,9 +296,16 @@ absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Pull() {
   for (size_t i = 0; i < replies.size(); ++i) {
     Adopt(i, std::move(replies[i].model), replies[i].terms);
     terms.push_back(std::move(replies[i].terms));
+    // What the caller pushes next is another gradient.
+    if (encoder_.HasModel()) encoder_.Settle(i, /*used=*/false);
   }
-  MR_RETURN_IF_ERROR(AdoptForm(terms));
-  return Whole();
+  MR_ASSIGN_OR_RETURN(ReadOnly<NamedTensors> whole, Whole());
+  if (encoder_.HasModel()) {
+    encoder_.SetWeights(whole.value);
+  } else {
+    MR_RETURN_IF_ERROR(AdoptForm(terms));
+  }
+  return whole;
 }
 
 absl::Status GradientClient::Leave() {

@@ -14,6 +14,9 @@
 // was killed, is not used twice, and knows which version of the weights the
 // worker has.
 //
+// Where the server wants them compressed (ServerOptions::from_workers), what is
+// lost of one gradient goes with the next (gradient_encoder.h).
+//
 // With several shards it cuts gradients into parts, sends each to its shard at
 // once, and puts the replies together. Shards agree on nothing between them: if
 // they are at different versions, for a worker died in the middle of a push, or
@@ -30,9 +33,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ps/gradient_encoder.h"
 #include "ps/gradient_messages.h"
-#include "ps/gradient_model.h"
-#include "ps/model_cut.h"
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
@@ -69,7 +71,7 @@ class GradientClient {
   // Errors: FAILED_PRECONDITION, Join was not called. Of
   // ParameterServer::PushGradients; after DEADLINE_EXCEEDED call again with the
   // same gradients to go on waiting: shards that have taken their part are not
-  // sent it again.
+  // sent it again, and where gradients are compressed, the same bytes are.
   absl::StatusOr<PushReply> Push(const ReadOnly<NamedTensors>& gradients);
 
   // Returns the server's newest weights; the next gradients are of these.
@@ -104,9 +106,6 @@ class GradientClient {
   // The parts of what is held, put together; those of the model's tensors that
   // are not cut are not copied.
   absl::StatusOr<ReadOnly<NamedTensors>> Whole() const;
-  // What goes to each shard; checked where there are several.
-  absl::StatusOr<std::vector<GradientPush>> PushesOf(
-      const ReadOnly<NamedTensors>& gradients) const;
   // Those that wait for this gradient.
   std::vector<size_t> TargetsOf(int64_t sequence) const;
   absl::Status PullShard(size_t shard);
@@ -116,10 +115,8 @@ class GradientClient {
   const int worker_id_;
   std::vector<Shard> shards_;  // Empty: not asked for yet.
   int64_t last_sequence_ = 0;  // Of its gradients that were answered by all.
-  // Of several shards:
-  PushTerms terms_;      // What they have in common.
-  ModelSnapshot model_;  // The whole one's form.
-  std::vector<ModelPart> parts_;
+  bool in_rounds_ = false;
+  GradientEncoder encoder_;
 };
 
 }  // namespace miniray::ps

@@ -28,11 +28,12 @@ MINIRAY_STRUCT(VersionedWeights, version, weights);
 struct PushTerms {
   bool in_rounds = false;  // As StepsInRounds says.
   NonFinitePolicy non_finite = NonFinitePolicy::kRefuse;
+  CompressionOptions from_workers;
   std::vector<std::string> buffers;  // Names of those among its tensors.
   // Where a shard's tensors lie in the whole model; empty: it has all of it.
   std::vector<TensorPart> places;
 };
-MINIRAY_STRUCT(PushTerms, in_rounds, non_finite, buffers, places);
+MINIRAY_STRUCT(PushTerms, in_rounds, non_finite, from_workers, buffers, places);
 
 struct PullReply {
   VersionedWeights model;
@@ -55,9 +56,11 @@ struct GradientPush {
   // It counts as taken and goes into no step: it is not finite, or is lost.
   // There are no tensors then.
   bool left_out = false;
+  // As compression/difference.h has it, a difference to zeros.
+  CompressionOptions compression;
   NamedTensors gradients;
 };
-MINIRAY_STRUCT(GradientPush, id, version, left_out, gradients);
+MINIRAY_STRUCT(GradientPush, id, version, left_out, compression, gradients);
 
 struct PushReply {
   VersionedWeights model;  // What the worker goes on with.
@@ -84,10 +87,12 @@ struct GradientStats {
   double seconds_step = 0;    // Saves included.
   double seconds_waited = 0;  // By workers, for others.
   std::vector<WorkerClock> clocks;
+  int64_t bytes = 0;        // Of gradients that were pushed, as they travelled.
+  int64_t bytes_saved = 0;  // By compression.
 };
 MINIRAY_STRUCT(GradientStats, accepted, refused, damped, repeated, steps,
-               dropped_workers, staleness, seconds_step, seconds_waited,
-               clocks);
+               dropped_workers, staleness, seconds_step, seconds_waited, clocks,
+               bytes, bytes_saved);
 
 }  // namespace miniray::ps
 

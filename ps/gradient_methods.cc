@@ -21,6 +21,11 @@ namespace {
 // Pushes of workers whose number is not known; beyond, they queue.
 constexpr int kFewThreads = 64;
 
+bool AreOnlyPushed(const ServerOptions& options) {
+  return options.num_shards > 1 ||
+         options.from_workers.method != Compression::kNone;
+}
+
 std::string NamesTaking(bool gradients) {
   return absl::StrJoin(StrategyRegistry::Get().NamesTaking(gradients), ", ");
 }
@@ -30,20 +35,21 @@ std::string NamesTaking(bool gradients) {
 absl::Status CheckGradientOptions(absl::string_view strategy,
                                   bool takes_gradients,
                                   const ServerOptions& options) {
-  if (takes_gradients && (options.from_workers.method != Compression::kNone ||
-                          options.to_workers.method != Compression::kNone ||
+  if (takes_gradients && (options.to_workers.method != Compression::kNone ||
                           options.piece_bytes > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "strategy '", strategy,
-        "' takes gradients: from_workers, to_workers and piece_bytes concern "
-        "weights, and have no effect on them"));
+        "' takes gradients: to_workers and piece_bytes concern weights that "
+        "all workers hold the same of, and have no effect; from_workers "
+        "compresses the gradients"));
   }
-  if (takes_gradients && options.num_shards > 1 && StepsInRounds(options) &&
+  if (takes_gradients && AreOnlyPushed(options) && StepsInRounds(options) &&
       options.num_workers == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "strategy '", strategy, "' with num_shards = ", options.num_shards,
-        " takes gradients that workers push, and num_workers does not say how "
-        "many make a round; set it, or mode"));
+        "strategy '", strategy,
+        "' with num_shards above 1, or from_workers, takes gradients that "
+        "workers push, and num_workers does not say how many make a round; set "
+        "it, or mode"));
   }
   if (takes_gradients ||
       (options.mode == SyncMode::kSynchronous && options.num_workers == 0)) {
@@ -67,10 +73,12 @@ void AddGradientThreads(const ServerOptions& options, ActorOptions* actor) {
        .methods = {MethodName<&ParameterServer::PushGradients>()}});
 }
 
-absl::Status ShardsDoNotPull() {
+absl::Status CheckPullsGradients(const ServerOptions& options) {
+  if (!AreOnlyPushed(options)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "a parameter server of several shards does not pull gradients: workers "
-      "push theirs (GradientClient); with num_shards = 1 it does");
+      "a parameter server with num_shards above 1, or from_workers, does not "
+      "pull gradients: workers push theirs (GradientClient); with the defaults "
+      "of both it does");
 }
 
 absl::Status ParameterServer::CheckTakes(bool gradients) const {

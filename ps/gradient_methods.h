@@ -16,8 +16,9 @@ absl::Status CheckGradientOptions(absl::string_view strategy,
                                   bool takes_gradients,
                                   const ServerOptions& options);
 
-// FAILED_PRECONDITION: a server of several shards does not pull gradients.
-absl::Status ShardsDoNotPull();
+// FAILED_PRECONDITION if a server of gradients that has these options does not
+// pull them: with several shards, or compression.
+absl::Status CheckPullsGradients(const ServerOptions& options);
 
 // Gives PushGradients threads of its own, enough for all workers that may wait
 // in it.

@@ -6,6 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "ps/compression/difference.h"
 #include "ps/run_strategy.h"
 #include "ps/server_state.h"
 #include "ps/tensor_info.h"
@@ -167,6 +168,29 @@ absl::Status GradientModel::CheckAndComplete(const ModelSnapshot& model,
   }
   *gradients = std::move(complete);
   return CheckLayout(*gradients, model.layout, who, kServer);
+}
+
+absl::Status GradientModel::Decode(const ModelSnapshot& model,
+                                   absl::string_view who,
+                                   const CompressionOptions& compression,
+                                   NamedTensors* gradients) {
+  MR_RETURN_IF_ERROR(Annotate(Validate(compression, "compression"), who));
+  NamedTensors like;
+  size_t at = 0;  // Of the model: buffers may be missing.
+  for (const auto& [name, tensor] : *gradients) {
+    while (at < model.weights.size() && model.weights[at].first != name) ++at;
+    if (at == model.weights.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, ": has '", name, "', which ", kServer,
+                       " has not, or not after the tensor before it"));
+    }
+    like.push_back(model.weights[at++]);
+  }
+  absl::StatusOr<NamedTensors> decoded =
+      DecodeDifference(compression, *gradients, like);
+  if (!decoded.ok()) return Annotate(decoded.status(), who);
+  *gradients = *std::move(decoded);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<NamedTensors> GradientModel::Step(

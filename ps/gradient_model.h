@@ -88,6 +88,12 @@ class GradientModel {
                                        absl::string_view who,
                                        NamedTensors* gradients);
 
+  // Undoes the compression of gradients as they come from a worker.
+  // Errors: INVALID_ARGUMENT, with the worker, they are malformed.
+  static absl::Status Decode(const ModelSnapshot& model, absl::string_view who,
+                             const CompressionOptions& compression,
+                             NamedTensors* gradients);
+
   // Returns the weights after one step; nobody sees them yet.
   // Errors: as of RunStrategy; then there was no step.
   absl::StatusOr<NamedTensors> Step(

@@ -31,6 +31,16 @@ bool Cancelled() {
   return context != nullptr && context->cancelled();
 }
 
+// Of what may be malformed yet.
+int64_t DenseBytes(const NamedTensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined() || tensor.layout() != at::kStrided) continue;
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
 VersionedWeights Served(const ModelSnapshot& model) {
   return {.version = model.version, .weights = {model.weights}};
 }
@@ -94,6 +104,7 @@ absl::Status GradientServer::Leave(int worker) {
 PushTerms GradientServer::TermsOf(const ModelSnapshot& model) const {
   PushTerms terms = {.in_rounds = in_rounds_,
                      .non_finite = options_.non_finite,
+                     .from_workers = options_.from_workers,
                      .places = model.places};
   for (size_t i = 0; i < model.weights.size(); ++i) {
     if ((*model.info)[i].is_buffer) {
@@ -190,13 +201,16 @@ absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
     taken = clocks_.Taken(id);
   }
   if (!taken) {
-    const absl::StatusOr<bool> checked = Check(*model_.Snapshot(), &push);
+    const absl::StatusOr<Checked> checked = Check(*model_.Snapshot(), &push);
     if (!checked.ok()) {
       absl::MutexLock lock(&mu_);
       ++stats_.refused;
       return checked.status();
     }
-    finite = *checked;
+    finite = checked->finite;
+    absl::MutexLock lock(&mu_);
+    stats_.bytes += checked->bytes;
+    stats_.bytes_saved += checked->bytes_saved;
   }
 
   absl::MutexLock lock(&mu_);
@@ -253,8 +267,8 @@ absl::Status GradientServer::CheckWorker(int worker) const {
       "worker ", worker, ": workers are numbered from 0 to ", end - 1));
 }
 
-absl::StatusOr<bool> GradientServer::Check(const ModelSnapshot& model,
-                                           GradientPush* push) const {
+absl::StatusOr<GradientServer::Checked> GradientServer::Check(
+    const ModelSnapshot& model, GradientPush* push) const {
   const std::string who = NameOf(push->id.worker);
   const int64_t version = push->version;
   if (version < 1 || version > model.version) {
@@ -265,15 +279,24 @@ absl::StatusOr<bool> GradientServer::Check(const ModelSnapshot& model,
             ? "; if the server restarted without its last versions, join again"
             : ""));
   }
-  if (push->left_out) return false;
+  Checked checked;
+  if (push->left_out) return checked;
+  checked.bytes = DenseBytes(push->gradients);
+  if (push->compression.method != Compression::kNone) {
+    MR_RETURN_IF_ERROR(
+        GradientModel::Decode(model, who, push->compression, &push->gradients));
+    checked.bytes_saved = DenseBytes(push->gradients) - checked.bytes;
+  }
   MR_RETURN_IF_ERROR(
       GradientModel::CheckAndComplete(model, who, &push->gradients));
-  if (options_.non_finite == NonFinitePolicy::kAllow) return true;
+  checked.finite = true;
+  if (options_.non_finite == NonFinitePolicy::kAllow) return checked;
   const absl::Status finite = CheckFinite(push->gradients, who);
   if (!finite.ok() && options_.non_finite == NonFinitePolicy::kRefuse) {
     return finite;
   }
-  return finite.ok();
+  checked.finite = finite.ok();
+  return checked;
 }
 
 void GradientServer::AwaitIdle() const {

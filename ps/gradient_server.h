@@ -112,10 +112,15 @@ class GradientServer {
 
   absl::Status CheckWorker(int worker) const;
   PushTerms TermsOf(const ModelSnapshot& model) const;
-  // Checks the gradients and completes them. Returns whether they are finite,
-  // where it is no error that they are not.
-  absl::StatusOr<bool> Check(const ModelSnapshot& model,
-                             GradientPush* push) const;
+  struct Checked {
+    bool finite = false;
+    int64_t bytes = 0;  // That travelled.
+    int64_t bytes_saved = 0;
+  };
+  // Checks, decodes and completes the gradients. That they are not finite may
+  // be no error.
+  absl::StatusOr<Checked> Check(const ModelSnapshot& model,
+                                GradientPush* push) const;
   // Waits until no step is computed.
   void AwaitIdle() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Runs `change`, which may change the model, without the lock; nobody else

@@ -172,7 +172,9 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   }
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
   if (sharded_ != nullptr) return sharded_->Sync(workers, sync_id);
-  if (sharded_gradients_ != nullptr) return ShardsDoNotPull();
+  if (strategy_->TakesGradients()) {
+    MR_RETURN_IF_ERROR(CheckPullsGradients(options_));
+  }
   MR_ASSIGN_OR_RETURN(const std::optional<SyncResult> in_pieces,
                       SyncInPieces(workers, sync_id));
   if (in_pieces.has_value()) return *in_pieces;

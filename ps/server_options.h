@@ -56,13 +56,14 @@ struct ServerOptions {
   // What travels is compressed, per direction: the difference to what both
   // sides hold. Workers need two more methods for it (weight_exchange.h), and
   // hold what the server's weights are up to that compression; what it loses
-  // goes with the next synchronisation.
+  // goes with the next synchronisation. Of strategies that take gradients only
+  // from_workers: the gradients that workers push (gradient_encoder.h).
   CompressionOptions from_workers;
   CompressionOptions to_workers;
 
   // The model is cut into so many parts, each held and aggregated by an actor
   // of its own, on different nodes if there are several (sharded_server.h).
-  // Workers need the same two methods.
+  // Workers need the same two methods, but those that push gradients none.
   int64_t num_shards = 1;
 
   // The model travels in pieces of about so many bytes, and the first are

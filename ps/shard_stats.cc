@@ -39,6 +39,8 @@ void MergeGradients(const GradientStats& part, GradientStats* all) {
   Most(&all->dropped_workers, part.dropped_workers);
   Most(&all->seconds_step, part.seconds_step);
   Most(&all->seconds_waited, part.seconds_waited);
+  all->bytes += part.bytes;
+  all->bytes_saved += part.bytes_saved;
   all->clocks = MergeClocks(all->clocks, part.clocks);
 }
 

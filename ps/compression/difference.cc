@@ -91,7 +91,7 @@ Difference EncodeDifference(const DifferenceRequest& request) {
       continue;
     }
     to[i] = Flat(tensor);
-    from[i] = Flat((*request.from)[i].second);
+    if (request.from != nullptr) from[i] = Flat((*request.from)[i].second);
     if (request.owed != nullptr) owed[i] = (*request.owed)[i];
     compressed.emplace_back(name, to[i]);
     // Its size is all that is needed.
@@ -121,9 +121,14 @@ Difference EncodeDifference(const DifferenceRequest& request) {
   ForEachBlock(to, [&](size_t i, int64_t begin, int64_t size) {
     alignas(64) float values[kCodecBlock], decoded[kCodecBlock];
     const float* const new_values = Data(to[i]) + begin;
-    const float* const old_values = Data(from[i]) + begin;
-    for (int64_t k = 0; k < size; ++k)
-      values[k] = new_values[k] - old_values[k];
+    const bool has_old = from[i].defined();
+    const float* const old_values = has_old ? Data(from[i]) + begin : nullptr;
+    if (has_old) {
+      for (int64_t k = 0; k < size; ++k)
+        values[k] = new_values[k] - old_values[k];
+    } else {
+      std::copy_n(new_values, size, values);
+    }
     if (owed[i].defined()) {
       const float* const more = Data(owed[i]) + begin;
       for (int64_t k = 0; k < size; ++k) values[k] += more[k];
@@ -135,7 +140,9 @@ Difference EncodeDifference(const DifferenceRequest& request) {
     DecodeBlock(compression, out, size, decoded);
     if (request.wants_reached) {
       float* const sum = Data(reached[i]) + begin;
-      for (int64_t k = 0; k < size; ++k) sum[k] = old_values[k] + decoded[k];
+      for (int64_t k = 0; k < size; ++k) {
+        sum[k] = has_old ? old_values[k] + decoded[k] : decoded[k];
+      }
     }
     if (request.wants_lost) {
       float* const lost = Data(result.lost[i]) + begin;
@@ -148,9 +155,12 @@ Difference EncodeDifference(const DifferenceRequest& request) {
   return result;
 }
 
-absl::StatusOr<NamedTensors> ApplyDifference(
-    const CompressionOptions& compression, const NamedTensors& encoded,
-    const NamedTensors& base) {
+namespace {
+
+// add: to the values of `base`, which else only tells the form.
+absl::StatusOr<NamedTensors> Decode(const CompressionOptions& compression,
+                                    const NamedTensors& encoded,
+                                    const NamedTensors& base, bool add) {
   if (encoded.size() != base.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a difference of ", encoded.size(),
@@ -176,13 +186,13 @@ absl::StatusOr<NamedTensors> ApplyDifference(
           "a difference: '", name, "' has ", given.numel(), " bytes, and ",
           ToString(compression), " makes ", expected, " of it"));
     }
-    from[i] = Flat(tensor);
     bytes[i] = given.contiguous();
     sums[i] = at::empty(tensor.sizes(), at::dtype(at::kFloat));
+    if (add) from[i] = Flat(tensor);
     result[i].second = sums[i];
   }
   std::atomic<size_t> malformed = base.size();
-  ForEachBlock(from, [&](size_t i, int64_t begin, int64_t size) {
+  ForEachBlock(sums, [&](size_t i, int64_t begin, int64_t size) {
     alignas(64) float decoded[kCodecBlock];
     const char* const in =
         reinterpret_cast<const char*>(bytes[i].data_ptr<uint8_t>()) +
@@ -191,8 +201,12 @@ absl::StatusOr<NamedTensors> ApplyDifference(
       malformed = i;
       return;
     }
-    const float* const old_values = Data(from[i]) + begin;
     float* const sum = Data(sums[i]) + begin;
+    if (!add) {
+      std::copy_n(decoded, size, sum);
+      return;
+    }
+    const float* const old_values = Data(from[i]) + begin;
     for (int64_t k = 0; k < size; ++k) sum[k] = old_values[k] + decoded[k];
   });
   if (malformed != base.size()) {
@@ -201,6 +215,20 @@ absl::StatusOr<NamedTensors> ApplyDifference(
                      ToString(compression), " makes"));
   }
   return result;
+}
+
+}  // namespace
+
+absl::StatusOr<NamedTensors> ApplyDifference(
+    const CompressionOptions& compression, const NamedTensors& encoded,
+    const NamedTensors& base) {
+  return Decode(compression, encoded, base, /*add=*/true);
+}
+
+absl::StatusOr<NamedTensors> DecodeDifference(
+    const CompressionOptions& compression, const NamedTensors& encoded,
+    const NamedTensors& like) {
+  return Decode(compression, encoded, like, /*add=*/false);
 }
 
 }  // namespace miniray::ps

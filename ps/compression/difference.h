@@ -33,10 +33,12 @@ struct Difference {
 
 struct DifferenceRequest {
   CompressionOptions compression;  // Not kNone.
-  // Models with the same names, shapes and element types, dense.
+  // Models with the same names, shapes and element types, dense. from: null:
+  // zeros.
   const NamedTensors* to = nullptr;
   const NamedTensors* from = nullptr;
-  // Added to the difference: what earlier ones have lost. Null: nothing.
+  // Added to the difference: what earlier ones have lost. Null: nothing; nor is
+  // it of tensors that are undefined.
   const TensorList* owed = nullptr;
   // By tensor: sent as it is. Empty: as its element type says.
   std::vector<bool> as_it_is;
@@ -54,6 +56,12 @@ Difference EncodeDifference(const DifferenceRequest& request);
 absl::StatusOr<NamedTensors> ApplyDifference(
     const CompressionOptions& compression, const NamedTensors& encoded,
     const NamedTensors& base);
+
+// The same where `from` was null: returns what `encoded` holds. like: tells the
+// shapes and element types.
+absl::StatusOr<NamedTensors> DecodeDifference(
+    const CompressionOptions& compression, const NamedTensors& encoded,
+    const NamedTensors& like);
 
 // True if the models have the same names, shapes and element types.
 bool SameLayout(const NamedTensors& a, const NamedTensors& b);

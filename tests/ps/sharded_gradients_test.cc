@@ -159,6 +159,39 @@ TEST_F(ShardedGradientsTest, OneWorkerAloneHasTheBitsOfOneShard) {
   ExpectSame(TrainNew({.num_shards = 5, .mode = kAsync}, 1, "adam"), one);
 }
 
+TEST_F(ShardedGradientsTest, CompressedTheyHaveTheBitsOfOneShardToo) {
+  const NamedTensors uncompressed =
+      TrainNew({.num_workers = 2}, 2, "sgd", {{"lr", 0.1}});
+  for (const Compression method : {Compression::kFp16, Compression::kBf16,
+                                   Compression::kInt8, Compression::kTopK}) {
+    const auto run = [&](int64_t num_shards) {
+      return TrainNew({.from_workers = {.method = method},
+                       .num_shards = num_shards,
+                       .num_workers = 2},
+                      2, "sgd", {{"lr", 0.1}});
+    };
+    const NamedTensors one = run(1);
+    ExpectSame(run(kShards), one);
+    EXPECT_FALSE(SameBits(one[0].second, uncompressed[0].second));
+  }
+}
+
+TEST_F(ShardedGradientsTest, CompressionSavesBytes) {
+  for (const int64_t num_shards : {1, 3}) {
+    const auto server =
+        StartServer({.from_workers = {.method = Compression::kFp16},
+                     .num_shards = num_shards,
+                     .mode = kAsync},
+                    "sgd");
+    Train(server, 1, 3);
+    const GradientStats stats = Stats(server).gradients;
+    // The weight and the bias halved, the buffers as they are.
+    const int64_t saved = 2 * (33'633 + 7);
+    EXPECT_EQ(stats.bytes_saved, 3 * saved);
+    EXPECT_EQ(stats.bytes, 3 * (kModelBytes - saved));
+  }
+}
+
 TEST_F(ShardedGradientsTest, AsynchronousWorkersAllCount) {
   const auto server = StartServer({.num_shards = kShards,
                                    .mode = kAsync,
@@ -518,14 +551,18 @@ TEST_P(ShardedGradientSurvivalTest, NoGradientIsLostOrUsedTwice) {
                    return Run(folder, kills, seed);
                  });
 }
-INSTANTIATE_TEST_SUITE_P(Modes, ShardedGradientSurvivalTest,
-                         testing::Values(Case{"Rounds", 2, {.num_workers = 2}},
-                                         Case{"Alone",
-                                              1,
-                                              {.mode = kAsync,
-                                               .num_workers = 1,
-                                               .max_staleness = 1}}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Modes, ShardedGradientSurvivalTest,
+    testing::Values(
+        Case{"Rounds", 2, {.num_workers = 2}},
+        Case{
+            "RoundsInInt8",
+            2,
+            {.from_workers = {.method = Compression::kInt8}, .num_workers = 2}},
+        Case{"Alone",
+             1,
+             {.mode = kAsync, .num_workers = 1, .max_staleness = 1}}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace miniray::ps
