@@ -75,6 +75,7 @@
 namespace miniray::ps {
 
 class PiecewiseStrategy;
+struct ServerState;
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -153,6 +154,16 @@ class ParameterServer {
   absl::Status SetWorkerWeight(int worker_id, double weight);
 
   absl::StatusOr<SyncStats> GetStats() const;
+
+  // Returns all that a state_dir would hold, for a checkpoint of the caller's.
+  // Errors: FAILED_PRECONDITION, several shards, or a strategy that takes
+  // gradients.
+  absl::StatusOr<std::string> ExportState() const;
+
+  // Goes on from a state of ExportState. Workers keep the weights that they
+  // have. Errors: INVALID_ARGUMENT, the bytes are none.
+  // FAILED_PRECONDITION, as above, or the state is another strategy's.
+  absl::Status ImportState(const std::string& bytes);
 
   // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
   // use them through GradientClient.
@@ -275,6 +286,10 @@ class ParameterServer {
   void CountSync(bool reached_all);
   absl::Status Save();
   absl::Status SaveTo(const std::string& folder);
+  // It refers to the server's tensors.
+  absl::StatusOr<ServerState> StateNow() const;
+  absl::Status TakeState(ServerState state);
+  absl::Status CheckTravels() const;
   void Restore();
   void Warn(const absl::Status& status);
   absl::Status SetBufferNames(const NamedTensors& model,
@@ -340,6 +355,7 @@ MINIRAY_ACTOR(
     &ParameterServer::PullWeights, &ParameterServer::PushWeights,
     &ParameterServer::StartFromWorkers, &ParameterServer::PushToWorkers,
     &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats,
+    &ParameterServer::ExportState, &ParameterServer::ImportState,
     &ParameterServer::JoinGradients, &ParameterServer::PushGradients,
     &ParameterServer::PullVersionedWeights, &ParameterServer::LeaveGradients,
     &ParameterServer::GetShards, &ParameterServer::GetPartState,

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "glog/logging.h"
 #include "ps/parameter_server.h"
 #include "ps/run_strategy.h"
@@ -15,6 +17,7 @@
 #include "ps/shard_methods.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/wire/codec.h"
 
 namespace miniray::ps {
 
@@ -45,19 +48,29 @@ void ParameterServer::Restore() {
     return;
   }
   ServerState& state = **found;
+  const int64_t version = state.version;
+  const absl::Status taken = TakeState(std::move(state));
+  if (!taken.ok()) {
+    throw std::runtime_error(absl::StrCat("the state in ", options_.state_dir,
+                                          ": ", taken.message()));
+  }
+  LOG_IF(INFO, !weights_.empty())
+      << "goes on with version " << version << " of " << options_.state_dir;
+}
+
+absl::Status ParameterServer::TakeState(ServerState state) {
   worker_weights_ = std::move(state.worker_weights);
   stats_.version = state.version;
   stats_.num_syncs = state.num_syncs;
   last_sync_ = std::move(state.last_sync);
-  if (state.weights.value.empty()) return;
+  if (state.weights.value.empty()) return absl::OkStatus();
   if (IsShard()) {
     view_->set_places(state.places);
     if (state.knows_buffers) buffer_names_ = std::move(state.buffer_names);
     UpdateInfo(state.weights.value, state.places);
   } else if (state.knows_buffers) {
-    const absl::Status known =
-        SetBufferNames(state.weights.value, std::move(state.buffer_names));
-    if (!known.ok()) throw std::runtime_error(known.ToString());
+    MR_RETURN_IF_ERROR(
+        SetBufferNames(state.weights.value, std::move(state.buffer_names)));
   }
   Adopt(std::move(state.weights.value));
   if (view_.has_value()) {
@@ -66,22 +79,15 @@ void ParameterServer::Restore() {
                    InfoOfModel(weights_), std::move(state.contributors),
                    state.view_id.empty() ? NewId("weights") : state.view_id);
   }
-  const absl::Status restored =
-      RestoreStrategy(*strategy_,
-                      {.tensors = std::move(state.strategy_tensors.value),
-                       .scalars = std::move(state.strategy_scalars)},
-                      weights_);
-  if (!restored.ok()) {
-    throw std::runtime_error(absl::StrCat("the state in ", options_.state_dir,
-                                          ": ", restored.message()));
-  }
-  LOG(INFO) << "goes on with version " << stats_.version << " of "
-            << options_.state_dir;
+  return RestoreStrategy(*strategy_,
+                         {.tensors = std::move(state.strategy_tensors.value),
+                          .scalars = std::move(state.strategy_scalars)},
+                         weights_);
 }
 
 absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
 
-absl::Status ParameterServer::SaveTo(const std::string& folder) {
+absl::StatusOr<ServerState> ParameterServer::StateNow() const {
   ServerState state{
       .strategy = stats_.strategy,
       .version = stats_.version,
@@ -102,11 +108,56 @@ absl::Status ParameterServer::SaveTo(const std::string& folder) {
       state.view = {view_->tensors()};
     }
   }
+  return state;
+}
+
+absl::Status ParameterServer::SaveTo(const std::string& folder) {
+  MR_ASSIGN_OR_RETURN(const ServerState state, StateNow());
   MR_RETURN_IF_ERROR(Annotate(SaveServerState(folder, state),
                               "save the parameter server's state"));
   unsaved_ = 0;
   ++stats_.num_saves;
   return absl::OkStatus();
+}
+
+absl::Status ParameterServer::CheckTravels() const {
+  if (gradients_ == nullptr && sharded_ == nullptr && !IsShard()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "the state of a parameter server with several shards (num_shards), or "
+      "with a strategy that takes gradients, is kept in its state_dir only");
+}
+
+absl::StatusOr<std::string> ParameterServer::ExportState() const {
+  MR_RETURN_IF_ERROR(CheckTravels());
+  MR_ASSIGN_OR_RETURN(const ServerState state, StateNow());
+  MR_ASSIGN_OR_RETURN(const absl::Cord bytes, EncodeValue(state));
+  return std::string(bytes);
+}
+
+absl::Status ParameterServer::ImportState(const std::string& bytes) {
+  MR_RETURN_IF_ERROR(CheckTravels());
+  // The tensors may lie in it as long as they live.
+  auto held = std::make_shared<std::string>(bytes);
+  ServerState state;
+  MR_RETURN_IF_ERROR(Annotate(
+      DecodeValue(
+          absl::MakeCordFromExternal(*held, [held](absl::string_view) {}),
+          &state),
+      "the state of a parameter server"));
+  if (state.strategy != stats_.strategy) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state is of a server with the strategy ",
+                     state.strategy, ", and this one has ", stats_.strategy));
+  }
+  if (state.weights.value.empty() && !weights_.empty()) {
+    return absl::FailedPreconditionError(
+        "the state is of a server without weights, and this one has some");
+  }
+  MR_RETURN_IF_ERROR(TakeState(std::move(state)));
+  sync_counted_ = true;
+  return options_.state_dir.empty() ? absl::OkStatus() : Save();
 }
 
 }  // namespace miniray::ps

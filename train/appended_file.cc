@@ -32,6 +32,14 @@ absl::Status AppendedFile::Append(absl::string_view record) {
   return Flush();
 }
 
+absl::Status AppendedFile::Replace(absl::string_view bytes) {
+  if (ftruncate(fd_.get(), 0) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("truncate ", path_));
+  }
+  pending_.clear();
+  return Append(bytes);
+}
+
 absl::Status AppendedFile::Flush() {
   while (!pending_.empty()) {
     const ssize_t n = write(fd_.get(), pending_.data(), pending_.size());

@@ -33,6 +33,10 @@ class AppendedFile {
   // next call goes on with it.
   absl::Status Append(absl::string_view record);
 
+  // `bytes` are the whole file from now on. A process that is killed meanwhile
+  // leaves it cut. Errors: as Append; of ftruncate.
+  absl::Status Replace(absl::string_view bytes);
+
   // Tries to write what an earlier call could not.
   absl::Status Flush();
 

@@ -99,6 +99,10 @@ class BaseTrainer : public TrainerBase {
     return *std::move(worker);
   }
 
+  bool WorkersHaveCheckpoints() const final {
+    return internal::HasCheckpoint<Worker>;
+  }
+
   std::vector<ActorHandle<Worker>> workers_;
 };
 

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "ps/sync_result.h"
+#include "train/checkpoint.h"
 #include "train/result.h"
 
 namespace miniray::train {
@@ -71,6 +72,9 @@ class Callback {
   virtual void OnSync(TrainContext& context, int epoch,
                       const ps::SyncResult& result) {}
   virtual void OnEpochEnd(TrainContext& context, const EpochResult& result) {}
+  // A checkpoint is on the disk. It may have been taken epochs ago.
+  virtual void OnCheckpoint(TrainContext& context, const CheckpointInfo& info) {
+  }
   // Train is about to return. Unlike the trainer's hook this one is called
   // after an error too (result.error says which), and before the workers are
   // shut down; also, and then without OnTrainStart before, where they did not

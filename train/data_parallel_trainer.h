@@ -27,6 +27,7 @@
 #define MINIRAY_TRAIN_DATA_PARALLEL_TRAINER_H_
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -102,7 +103,12 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
  private:
-  absl::Status CheckSetup() const final { return sync_.Check(); }
+  absl::Status CheckSetup() const final {
+    if (this->options().checkpoint.enabled()) {
+      MR_RETURN_IF_ERROR(sync_.CheckExport());
+    }
+    return sync_.Check();
+  }
 
   absl::Status BeforeWorkers(NamedActors* actors) final {
     MR_RETURN_IF_ERROR(
@@ -132,6 +138,18 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
       result->sync = *std::exchange(epoch_sync_, std::nullopt);
     }
     return absl::OkStatus();
+  }
+
+  absl::Status SaveServer(std::optional<std::string>* state) final {
+    MR_ASSIGN_OR_RETURN(*state, sync_.ExportState());
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadServer(const std::optional<std::string>& state) final {
+    if (state.has_value()) return sync_.ImportState(*state);
+    return absl::FailedPreconditionError(
+        "the checkpoint has no parameter server's state: it is another "
+        "trainer's");
   }
 
   WeightSync sync_;

@@ -26,6 +26,18 @@ absl::Status Validate(const TrainerOptions& options) {
         "name is '", options.name,
         "' and has no effect without storage_path, where its folder would be"));
   }
+  MR_RETURN_IF_ERROR(Validate(options.checkpoint));
+  const bool resumes = options.checkpoint.resume != "never";
+  if ((options.checkpoint.enabled() || resumes) &&
+      options.storage_path.empty()) {
+    return absl::InvalidArgumentError(
+        "checkpoints need storage_path, where the folder is that they are in");
+  }
+  if (options.checkpoint.resume == "auto" && options.name.empty()) {
+    return absl::InvalidArgumentError(
+        "checkpoint.resume is 'auto', and without a name nothing tells which "
+        "training is gone on with");
+  }
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
     if (options.callbacks[i] != nullptr) continue;
     return absl::InvalidArgumentError(

@@ -13,6 +13,7 @@
 #include "ps/parameter_server.h"
 #include "runtime/api/miniray.h"
 #include "train/callback.h"
+#include "train/checkpoint_config.h"
 
 namespace miniray::train {
 
@@ -37,6 +38,9 @@ struct TrainerOptions {
   // is made up.
   std::string storage_path;
   std::string name;
+  // In the run folder, which needs a storage_path, and workers that can
+  // (SaveCheckpoint and LoadCheckpoint, see worker_contract.h).
+  CheckpointConfig checkpoint;
   // None of them null; of one training at a time.
   std::vector<std::shared_ptr<Callback>> callbacks;
 

@@ -1,7 +1,13 @@
 #include "train/result.h"
 
 #include <cmath>
+#include <exception>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
 namespace miniray::train {
@@ -34,6 +40,7 @@ Json JsonOf(const ps::SyncResult& sync) {
           {"num_refused", sync.num_refused},
           {"num_lost", sync.num_lost},
           {"repeated", sync.repeated},
+          {"num_pieces", sync.num_pieces},
           {"bytes", sync.bytes},
           {"bytes_saved", sync.bytes_saved},
           {"seconds_pull", sync.seconds_pull},
@@ -58,6 +65,60 @@ Json JsonOf(const EpochResult& epoch) {
   return json;
 }
 
+// The other way; they throw for JSON of another shape.
+
+double NumberOf(const Json& json) {
+  if (!json.is_string()) return json.get<double>();
+  const std::string text = json.get<std::string>();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  throw std::invalid_argument(absl::StrCat("'", text, "' is no number"));
+}
+
+Metrics MetricsOf(const Json& json) {
+  Metrics metrics;
+  for (const auto& [name, value] : json.items()) {
+    metrics[name] = NumberOf(value);
+  }
+  return metrics;
+}
+
+ps::SyncResult SyncOf(const Json& json) {
+  ps::SyncResult sync;
+  json.at("version").get_to(sync.version);
+  json.at("num_workers").get_to(sync.num_workers);
+  json.at("num_refused").get_to(sync.num_refused);
+  json.at("num_lost").get_to(sync.num_lost);
+  json.at("repeated").get_to(sync.repeated);
+  json.at("num_pieces").get_to(sync.num_pieces);
+  json.at("bytes").get_to(sync.bytes);
+  json.at("bytes_saved").get_to(sync.bytes_saved);
+  json.at("seconds_pull").get_to(sync.seconds_pull);
+  json.at("seconds_aggregate").get_to(sync.seconds_aggregate);
+  json.at("seconds_push").get_to(sync.seconds_push);
+  return sync;
+}
+
+EpochResult EpochOf(const Json& json) {
+  EpochResult epoch;
+  json.at("epoch").get_to(epoch.epoch);
+  epoch.metrics = MetricsOf(json.at("metrics"));
+  epoch.min = MetricsOf(json.at("min"));
+  epoch.max = MetricsOf(json.at("max"));
+  for (const Json& metrics : json.at("per_worker")) {
+    epoch.per_worker.push_back(MetricsOf(metrics));
+  }
+  epoch.seconds = NumberOf(json.at("seconds"));
+  const Json& timing = json.at("timing");
+  epoch.timing = {.compute = NumberOf(timing.at("compute")),
+                  .wait = NumberOf(timing.at("wait")),
+                  .sync = NumberOf(timing.at("sync"))};
+  json.at("synced").get_to(epoch.synced);
+  if (epoch.synced) epoch.sync = SyncOf(json.at("sync"));
+  return epoch;
+}
+
 std::string Text(const Json& json, int indent) {
   // What is not UTF-8 becomes U+FFFD.
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -67,8 +128,20 @@ std::string Text(const Json& json, int indent) {
 
 std::string EpochResult::ToJson() const { return Text(JsonOf(*this), -1); }
 
+absl::StatusOr<EpochResult> EpochResult::FromJson(absl::string_view line) {
+  try {
+    return EpochOf(Json::parse(line.begin(), line.end()));
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a line that is no epoch's: ", error.what()));
+  }
+}
+
 std::string Result::ToJson() const {
   Json json = {{"path", path},
+               {"checkpoint", checkpoint},
+               {"best_checkpoint", best_checkpoint},
+               {"stopped_by", stopped_by},
                {"error", nullptr},
                {"epochs", history.size()},
                {"metrics", JsonOf(metrics())},

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ps/sync_result.h"
 #include "train/metrics.h"
 
@@ -40,6 +42,8 @@ struct EpochResult {
   // One line of JSON, whose fields are those above; "sync" only if synced.
   // Numbers that are not finite are the strings "NaN", "Infinity", "-Infinity".
   std::string ToJson() const;
+  // The other way. Errors: INVALID_ARGUMENT, it is no such line.
+  static absl::StatusOr<EpochResult> FromJson(absl::string_view line);
 };
 
 struct Result {
@@ -50,6 +54,12 @@ struct Result {
   // What went wrong without ending training.
   std::vector<std::string> warnings;
   std::string path;  // The run folder; empty if there is none.
+  // Folders of the last checkpoint and, with a score_metric, of the best; empty
+  // if there is none.
+  std::string checkpoint;
+  std::string best_checkpoint;
+  // "SIGTERM" or "SIGINT" if one has ended training before its last epoch.
+  std::string stopped_by;
 
   // Metrics of the last epoch; empty if there was none.
   Metrics metrics() const {

@@ -45,6 +45,17 @@ absl::Status CheckRunName(const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(
     const std::string& storage_path, const std::string& name) {
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<RunFolder> folder,
+                      Open(storage_path, name));
+  if (!folder->had_epochs()) return folder;
+  return absl::AlreadyExistsError(absl::StrCat(
+      "the folder ", folder->path(),
+      " has the epochs of another training; use another name, remove it, or go "
+      "on with it (checkpoint.resume)"));
+}
+
+absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(
+    const std::string& storage_path, const std::string& name) {
   MR_RETURN_IF_ERROR(CheckRunName(name));
   const absl::Time now = absl::Now();
   const std::string folder =
@@ -61,12 +72,6 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(
   MR_RETURN_IF_ERROR(Annotate(MakeDirectories(path), "storage_path"));
   MR_ASSIGN_OR_RETURN(AppendedFile history,
                       AppendedFile::Open(path + "/history.jsonl"));
-  if (history.initial_bytes() > 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("the folder ", path,
-                     " has the epochs of another training; use another name, "
-                     "or remove it"));
-  }
   MR_ASSIGN_OR_RETURN(EventFile events, EventFile::Create(path, now));
   return std::unique_ptr<RunFolder>(
       new RunFolder(path, std::move(history), std::move(events)));
@@ -76,6 +81,15 @@ RunFolder::RunFolder(std::string path, AppendedFile history, EventFile events)
     : path_(std::move(path)),
       history_(std::move(history)),
       events_(std::move(events)) {}
+
+void RunFolder::SetHistory(TrainContext& context,
+                           const std::vector<EpochResult>& history) {
+  std::string lines;
+  for (const EpochResult& epoch : history) {
+    absl::StrAppend(&lines, epoch.ToJson(), "\n");
+  }
+  Check(context, history_.Replace(lines));
+}
 
 void RunFolder::OnEpochEnd(TrainContext& context, const EpochResult& result) {
   Check(context, history_.Append(result.ToJson() + "\n"));

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,6 +35,18 @@ class RunFolder : public Callback {
   // Those of the file system: nothing is lost yet.
   static absl::StatusOr<std::unique_ptr<RunFolder>> Create(
       const std::string& storage_path, const std::string& name);
+
+  // The same, but epochs that are there already stay, until SetHistory.
+  static absl::StatusOr<std::unique_ptr<RunFolder>> Open(
+      const std::string& storage_path, const std::string& name);
+
+  // Whether there were epochs in it when it was opened.
+  bool had_epochs() const { return history_.initial_bytes() > 0; }
+
+  // Makes history.jsonl that of these epochs: training goes on behind them.
+  // TensorBoard's files keep what is in them.
+  void SetHistory(TrainContext& context,
+                  const std::vector<EpochResult>& history);
 
   // Absolute.
   const std::string& path() const { return path_; }

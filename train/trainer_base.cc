@@ -1,5 +1,7 @@
 #include "train/trainer_base.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -14,6 +16,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 #include "train/run_folder.h"
+#include "train/stop_signals.h"
 
 namespace miniray::train {
 namespace {
@@ -41,18 +44,16 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   MR_RETURN_IF_ERROR(Validate(run));
   MR_RETURN_IF_ERROR(CheckSetup());
   result_ = Result();
-  callbacks_.clear();
-  if (!options_.storage_path.empty()) {
-    MR_ASSIGN_OR_RETURN(
-        std::shared_ptr<RunFolder> folder,
-        RunFolder::Create(options_.storage_path, options_.name));
-    result_.path = folder->path();
-    callbacks_.push_back(std::move(folder));
+  context_ = TrainContext(options_.num_workers, run.epochs);
+  if (absl::Status opened = OpenRun(); !opened.ok()) {
+    CloseRun();
+    return opened;
   }
+  callbacks_.clear();
+  if (run_folder_ != nullptr) callbacks_.push_back(run_folder_);
   callbacks_.insert(callbacks_.end(), options_.callbacks.begin(),
                     options_.callbacks.end());
   started_ = true;
-  context_ = TrainContext(options_.num_workers, run.epochs);
   train_start_.reset();
   needs_sync_ = false;
   current_epoch_ = 0;
@@ -60,6 +61,10 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   run_ = run;
   run_id_ = NewId("train");
   absl::Status status;
+  std::optional<StopSignals> signals;
+  if (options_.checkpoint.enabled() && options_.checkpoint.on_signal) {
+    signals.emplace();
+  }
   try {
     status = Run();
   } catch (const std::exception& error) {
@@ -76,6 +81,7 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
 }
 
 void TrainerBase::End(const absl::Status& status) {
+  if (store_ != nullptr) NoteCheckpoint(store_->Wait());
   if (train_start_.has_value()) result_.seconds = SecondsSince(*train_start_);
   result_.error = status;
   if (status.ok()) OnTrainEnd(result_);
@@ -84,7 +90,8 @@ void TrainerBase::End(const absl::Status& status) {
     callback->OnTrainEnd(context_, result_);
   }
   result_.warnings = context_.warnings();
-  callbacks_.clear();  // Another training may have the run folder now.
+  callbacks_.clear();
+  CloseRun();  // Another training may have the folder now.
 }
 
 absl::Status TrainerBase::Run() {
@@ -105,9 +112,18 @@ absl::Status TrainerBase::Run() {
   for (const auto& callback : callbacks_) {
     callback->OnTrainStart(context_);
   }
+  if (resumed_.has_value()) {
+    MR_RETURN_IF_ERROR(Restore(*std::exchange(resumed_, std::nullopt)));
+  }
+  return RunEpochs();
+}
+
+absl::Status TrainerBase::RunEpochs() {
   std::vector<EpochResult>& history = result_.history;
-  for (int epoch = 0; epoch < run_.epochs && !context_.stop_requested();
-       ++epoch) {
+  const auto num_epochs = [&] { return static_cast<int>(history.size()); };
+  bool stopped = StoppedBySignal();
+  while (!stopped && !context_.stop_requested() && num_epochs() < run_.epochs) {
+    const int epoch = num_epochs();
     absl::StatusOr<EpochResult> trained = RunEpoch(epoch);
     if (!trained.ok()) return Annotate(trained.status(), EpochName(epoch));
     history.push_back(*std::move(trained));
@@ -115,6 +131,19 @@ absl::Status TrainerBase::Run() {
     for (const auto& callback : callbacks_) {
       callback->OnEpochEnd(context_, history.back());
     }
+    if (store_ == nullptr) continue;
+    NoteCheckpoint(store_->Poll());
+    // One of the last epoch waits for the last synchronisation. One after a
+    // signal does not: what goes on from it has not been interrupted.
+    stopped = StoppedBySignal();
+    const bool last = epoch + 1 == run_.epochs || context_.stop_requested();
+    if (stopped || (!last && CheckpointIsDue(epoch + 1, last))) {
+      MR_RETURN_IF_ERROR(TakeCheckpoint());
+    }
+  }
+  if (stopped && num_epochs() < run_.epochs) {
+    result_.stopped_by =
+        StopSignals::Received() == SIGINT ? "SIGINT" : "SIGTERM";
   }
   if (history.empty()) return absl::OkStatus();
   // A stop asked for in OnEpochEnd makes an epoch the last one afterwards.
@@ -122,7 +151,13 @@ absl::Status TrainerBase::Run() {
   MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
                               EpochName(last.epoch)));
   last.timing.sync += std::exchange(timing_.sync, 0);
-  return absl::OkStatus();
+  return CheckpointIsDue(num_epochs(), /*last=*/true) ? TakeCheckpoint()
+                                                      : absl::OkStatus();
+}
+
+bool TrainerBase::StoppedBySignal() const {
+  return options_.checkpoint.enabled() && options_.checkpoint.on_signal &&
+         StopSignals::Received() != 0;
 }
 
 // For people, who count from 1.

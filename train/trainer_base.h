@@ -16,9 +16,12 @@
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
 #include "train/callback.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_store.h"
 #include "train/metrics.h"
 #include "train/options.h"
 #include "train/result.h"
+#include "train/run_folder.h"
 #include "train/wait_for_start.h"
 
 namespace miniray::train {
@@ -70,6 +73,9 @@ class TrainerBase {
   virtual void OnEpochStart(int epoch) {}
   // Logs the epoch's metrics.
   virtual void OnEpochEnd(int epoch, const EpochResult& result);
+  // A checkpoint is on the disk: between epochs, or before OnTrainEnd. It may
+  // have been taken epochs ago.
+  virtual void OnCheckpoint(const CheckpointInfo& info) {}
   virtual void OnTrainEnd(const Result& result) {}
 
   // Ends training after the epoch that runs, or has just ended: as if it were
@@ -127,17 +133,41 @@ class TrainerBase {
     return absl::OkStatus();
   }
   virtual absl::Status AfterWorkers() { return absl::OkStatus(); }
+  virtual bool WorkersHaveCheckpoints() const = 0;
+  // The parameter server's state, where there is one.
+  virtual absl::Status SaveServer(std::optional<std::string>* state) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status LoadServer(const std::optional<std::string>& state) {
+    return absl::OkStatus();
+  }
   // Synchronises if it is time to; `last`: no epoch follows.
   virtual absl::Status Synchronize(int epoch, bool last, EpochResult* result) {
     return absl::OkStatus();
   }
 
   absl::Status Run();
+  absl::Status RunEpochs();
+  bool StoppedBySignal() const;
   // Puts into result_ what Train has come to, and tells the callbacks.
   void End(const absl::Status& status);
   absl::Status StartActors();
   absl::StatusOr<EpochResult> RunEpoch(int epoch);
   std::string EpochName(int epoch) const;
+
+  // --- Checkpoints, in trainer_checkpoints.cc.
+
+  // Makes the run folder and finds what is gone on with, before anything else.
+  absl::Status OpenRun();
+  void CloseRun();
+  // Whether one is due after so many epochs.
+  bool CheckpointIsDue(int epochs, bool last) const;
+  // Waits for the one that is being written, takes one and begins to write it.
+  absl::Status TakeCheckpoint();
+  absl::StatusOr<Checkpoint> Snapshot();
+  // Makes it the state of workers, parameter server and history.
+  absl::Status Restore(Checkpoint checkpoint);
+  void NoteCheckpoint(const std::optional<CheckpointStore::Outcome>& outcome);
 
   const TrainerOptions options_;
   std::optional<Cluster> cluster_;
@@ -152,6 +182,10 @@ class TrainerBase {
   std::optional<absl::Time> train_start_;  // Once OnTrainStart has been called.
   // Those of the options, behind our own.
   std::vector<std::shared_ptr<Callback>> callbacks_;
+  std::shared_ptr<RunFolder> run_folder_;   // Null without a storage_path.
+  std::unique_ptr<CheckpointStore> store_;  // Null without checkpoints.
+  std::optional<Checkpoint> resumed_;       // Until the workers have it.
+  int checkpointed_epochs_ = 0;             // Of the last that was taken.
   Result result_;
 };
 

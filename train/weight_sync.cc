@@ -132,6 +132,28 @@ absl::StatusOr<NamedTensors> WeightSync::PullWeights() const {
       .Get();
 }
 
+absl::StatusOr<std::string> WeightSync::ExportState() const {
+  MR_RETURN_IF_ERROR(CheckStarted());
+  return server_.With(Retries())
+      .Call<&ps::ParameterServer::ExportState>()
+      .Get();
+}
+
+absl::Status WeightSync::ImportState(const std::string& state) const {
+  MR_RETURN_IF_ERROR(CheckStarted());
+  return server_.With(Retries())
+      .Call<&ps::ParameterServer::ImportState>(state)
+      .Get();
+}
+
+absl::Status WeightSync::CheckExport() const {
+  if (server_options_.num_shards <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "checkpoints hold the state of one parameter server; server_options has "
+      "num_shards = ",
+      server_options_.num_shards));
+}
+
 absl::Status WeightSync::CheckStarted() const {
   if (!server_.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(

@@ -53,6 +53,12 @@ class WeightSync {
   absl::StatusOr<ps::SyncStats> Stats() const;
   absl::StatusOr<NamedTensors> PullWeights() const;
 
+  // The parameter server's state, for a checkpoint, and back.
+  absl::StatusOr<std::string> ExportState() const;
+  absl::Status ImportState(const std::string& state) const;
+  // INVALID_ARGUMENT if it has none that can be in a checkpoint.
+  absl::Status CheckExport() const;
+
   const ActorHandle<ps::ParameterServer>& server() const { return server_; }
 
  private:

@@ -9,6 +9,10 @@
 //     // Optional: takes its part of the data, before the first epoch.
 //     void LoadDataShard(int shard_id, int num_shards);
 //     // ... or void LoadDataShard(int, int, const train::Config& config);
+//     // Optional, both or neither: for checkpoints (training_state.h makes the
+//     // bytes of models and optimizers).
+//     train::CheckpointFiles SaveCheckpoint();
+//     void LoadCheckpoint(const train::CheckpointFiles& files);
 //   };
 //   MINIRAY_ACTOR(MyWorker, Constructor<...>, &MyWorker::TrainEpoch,
 //                 &MyWorker::GetWeights, &MyWorker::SetWeights,
@@ -26,6 +30,7 @@
 
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
+#include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/options.h"
 
@@ -106,6 +111,23 @@ concept LoadDataShardIsFine =
     !NamesLoadDataShard<W> || HasPlainLoadDataShard<W> ||
     HasConfigLoadDataShard<W>;
 
+template <class W>
+concept NamesCheckpoint = requires {
+  &W::SaveCheckpoint;
+}
+|| requires { &W::LoadCheckpoint; };
+
+template <class W>
+concept HasCheckpoint = miniray::internal::IsActor<W> &&
+    Listed<W, &W::SaveCheckpoint>() && Listed<W, &W::LoadCheckpoint>() &&
+    std::is_same_v<ResultOf<&W::SaveCheckpoint>, CheckpointFiles> &&
+    std::is_same_v<ArgumentsOf<&W::SaveCheckpoint>, std::tuple<>> &&
+    std::is_void_v<ResultOf<&W::LoadCheckpoint>> && std::is_same_v<
+        ArgumentsOf<&W::LoadCheckpoint>, std::tuple<CheckpointFiles>>;
+
+template <class W>
+concept CheckpointIsFine = !NamesCheckpoint<W> || HasCheckpoint<W>;
+
 // How a class takes its shard.
 enum class ShardCall { kNone, kPlain, kWithConfig };
 
@@ -119,9 +141,9 @@ consteval ShardCall ShardCallOf() {
 
 // A worker of a DataParallelTrainer.
 template <class W>
-concept TrainWorker =
-    internal::HasTrainEpoch<W> && internal::HasGetWeights<W> &&
-    internal::HasSetWeights<W> && internal::LoadDataShardIsFine<W>;
+concept TrainWorker = internal::HasTrainEpoch<W> &&
+    internal::HasGetWeights<W> && internal::HasSetWeights<W> &&
+    internal::LoadDataShardIsFine<W> && internal::CheckpointIsFine<W>;
 
 namespace internal {
 
@@ -145,6 +167,11 @@ struct RequireTrainWorker {
                 "LoadDataShard(int shard_id, int num_shards)`, with or without "
                 "a `const train::Config&` after that (absl::Status serves "
                 "too), and listed in its MINIRAY_ACTOR");
+  static_assert(!miniray::internal::IsActor<W> || CheckpointIsFine<W>,
+                "the worker class needs both `train::CheckpointFiles "
+                "SaveCheckpoint()` (or absl::StatusOr of it) and `void "
+                "LoadCheckpoint(const train::CheckpointFiles&)` (or "
+                "absl::Status), listed in its MINIRAY_ACTOR, or neither");
   static constexpr bool value = true;
 };
 

@@ -83,7 +83,7 @@ TEST(RunFolderTest, HasALineAnEpoch) {
                 "timing": {"compute": 2.0, "wait": 0.5, "sync": 1.0},
                 "synced": true,
                 "sync": {"version": 7, "num_workers": 2, "num_refused": 0,
-                         "num_lost": 0, "repeated": false,
+                         "num_lost": 0, "repeated": false, "num_pieces": 0,
                          "bytes": 1000000000000, "bytes_saved": 0,
                          "seconds_pull": 0.0, "seconds_aggregate": 0.0,
                          "seconds_push": 0.0}})")));

@@ -46,6 +46,23 @@ struct UnlistedShard : Minimal {
 MINIRAY_ACTOR(UnlistedShard, Constructor<>, &UnlistedShard::TrainEpoch,
               &UnlistedShard::GetWeights, &UnlistedShard::SetWeights);
 
+struct WithCheckpoint : Minimal {
+  absl::StatusOr<CheckpointFiles> SaveCheckpoint() { return CheckpointFiles(); }
+  absl::Status LoadCheckpoint(const CheckpointFiles&) {
+    return absl::OkStatus();
+  }
+};
+MINIRAY_ACTOR(WithCheckpoint, Constructor<>, &WithCheckpoint::TrainEpoch,
+              &WithCheckpoint::GetWeights, &WithCheckpoint::SetWeights,
+              &WithCheckpoint::SaveCheckpoint, &WithCheckpoint::LoadCheckpoint);
+
+struct HalfACheckpoint : Minimal {
+  CheckpointFiles SaveCheckpoint() { return {}; }
+};
+MINIRAY_ACTOR(HalfACheckpoint, Constructor<>, &HalfACheckpoint::TrainEpoch,
+              &HalfACheckpoint::GetWeights, &HalfACheckpoint::SetWeights,
+              &HalfACheckpoint::SaveCheckpoint);
+
 struct WrongResult : Minimal {
   double TrainEpoch(int) { return 0; }
 };
@@ -69,6 +86,7 @@ TEST(WorkerContractTest, AcceptsTheFormsThatItStates) {
   EXPECT_TRUE(TrainWorker<Minimal>);
   EXPECT_TRUE(TrainWorker<WithStatus>);
   EXPECT_TRUE(TrainWorker<WithConfig>);
+  EXPECT_TRUE(TrainWorker<WithCheckpoint>);
 }
 
 TEST(WorkerContractTest, RefusesWhatLacksSomething) {
@@ -76,6 +94,7 @@ TEST(WorkerContractTest, RefusesWhatLacksSomething) {
   EXPECT_FALSE(TrainWorker<NoActor>);
   EXPECT_FALSE(TrainWorker<Unlisted>);
   EXPECT_FALSE(TrainWorker<UnlistedShard>);
+  EXPECT_FALSE(TrainWorker<HalfACheckpoint>);
   EXPECT_FALSE(TrainWorker<WrongResult>);
   EXPECT_FALSE(TrainWorker<WrongArgument>);
   EXPECT_FALSE(TrainWorker<NoTrainEpoch>);

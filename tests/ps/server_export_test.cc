@@ -1,0 +1,77 @@
+// A parameter server's state as bytes, and servers that go on from it.
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/parameter_server.h"
+#include "tests/ps/tensors.h"
+#include "tests/runtime/base/status_matchers.h"
+
+namespace miniray::ps {
+namespace {
+
+using ::testing::HasSubstr;
+
+ParameterServer Server(const std::string& strategy,
+                       const StrategyOptions& options = {}) {
+  return ParameterServer(strategy, options, {}, {});
+}
+
+TEST(ServerExportTest, AnotherServerGoesOnFromIt) {
+  ParameterServer server = Server("weighted");
+  ASSERT_THAT(server.PushWeights({{"w", Floats({1, 2})}, {"n", Ints({3})}}),
+              IsOk());
+  ASSERT_THAT(server.PushWeights({{"w", Floats({4, 5})}, {"n", Ints({6})}}),
+              IsOk());
+  const auto bytes = server.ExportState();
+  ASSERT_THAT(bytes, IsOk());
+  ASSERT_THAT(server.PushWeights({{"w", Floats({7, 8})}, {"n", Ints({9})}}),
+              IsOk());
+
+  ParameterServer next = Server("weighted");
+  for (ParameterServer* const target : {&next, &server}) {
+    ASSERT_THAT(target->ImportState(*bytes), IsOk());
+    EXPECT_EQ(target->GetStats()->version, 2);
+    const auto weights = target->PullWeights();
+    ASSERT_THAT(weights, IsOk());
+    EXPECT_EQ(weights->at(0).first, "w");
+    EXPECT_TRUE(SameBits(weights->at(0).second, Floats({4, 5})));
+    EXPECT_TRUE(SameBits(weights->at(1).second, Ints({6})));
+  }
+  // The model is fixed from then on.
+  EXPECT_THAT(next.PushWeights({{"other", Floats({1})}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(ServerExportTest, BeforeThereAreWeights) {
+  const auto bytes = Server("average").ExportState();
+  ASSERT_THAT(bytes, IsOk());
+  ParameterServer next = Server("average");
+  EXPECT_THAT(next.ImportState(*bytes), IsOk());
+  EXPECT_FALSE(next.GetStats()->initialized);
+  ASSERT_THAT(next.PushWeights({{"w", Floats({1})}}), IsOk());
+  EXPECT_THAT(next.ImportState(*bytes),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("without weights")));
+}
+
+TEST(ServerExportTest, WhatDoesNotFitIsAnError) {
+  const auto bytes = Server("average").ExportState();
+  ASSERT_THAT(bytes, IsOk());
+  ParameterServer other = Server("momentum", {{"momentum", 0.5}});
+  EXPECT_THAT(other.ImportState(*bytes),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("the strategy average, and this one has "
+                                 "momentum (momentum=0.5)")));
+  EXPECT_THAT(other.ImportState("no state"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the state of a parameter server")));
+  ParameterServer gradients = Server("sgd", {{"lr", 0.1}});
+  EXPECT_THAT(
+      gradients.ExportState(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("state_dir")));
+}
+
+}  // namespace
+}  // namespace miniray::ps

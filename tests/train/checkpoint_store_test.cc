@@ -1,0 +1,159 @@
+// Which checkpoints of a run are kept, and which one is gone on with.
+
+#include "train/checkpoint_store.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+
+namespace miniray::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+// After `epochs` epochs, with this metric in each.
+Checkpoint After(int epochs, double loss = 0, size_t bytes = 10) {
+  Checkpoint checkpoint{.workers = {{{"model.pt", std::string(bytes, 'w')}}}};
+  for (int i = 0; i < epochs; ++i) {
+    checkpoint.history.push_back({.epoch = i, .metrics = {{"loss", loss}}});
+  }
+  return checkpoint;
+}
+
+absl::Status Write(CheckpointStore& store, Checkpoint checkpoint) {
+  store.Write(std::move(checkpoint));
+  auto outcome = store.Wait();
+  if (!outcome.has_value()) return absl::InternalError("no outcome");
+  EXPECT_THAT(outcome->warnings, IsEmpty());
+  return outcome->written.status();
+}
+
+TEST(CheckpointStoreTest, TheNewestStay) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {.num_to_keep = 2});
+  EXPECT_EQ(store.last(), "");
+  EXPECT_FALSE(store.Wait().has_value());
+  for (const int epochs : {2, 4, 6}) {
+    ASSERT_THAT(Write(store, After(epochs)), IsOk());
+  }
+  EXPECT_THAT(temp.List(),
+              ElementsAre("checkpoint_000004", "checkpoint_000006"));
+  EXPECT_EQ(store.last(), temp / "checkpoint_000006");
+  EXPECT_EQ(store.best(), "");
+}
+
+TEST(CheckpointStoreTest, TheBestStayAndTheLast) {
+  const double losses[] = {5, 2, NAN, 3, 4};
+  for (const bool greatest : {false, true}) {
+    TempFolder temp;
+    CheckpointStore store(
+        temp.path(),
+        {.num_to_keep = 2,
+         .score_metric = "loss",
+         .score_order = greatest ? ScoreOrder::kMax : ScoreOrder::kMin});
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_THAT(Write(store, After(i + 1, losses[i])), IsOk());
+    }
+    EXPECT_EQ(store.last(), temp / "checkpoint_000005");
+    if (greatest) {
+      EXPECT_EQ(store.best(), temp / "checkpoint_000001");
+      EXPECT_THAT(temp.List(),
+                  ElementsAre("checkpoint_000001", "checkpoint_000005"));
+    } else {
+      EXPECT_EQ(store.best(), temp / "checkpoint_000002");
+      EXPECT_THAT(temp.List(),
+                  ElementsAre("checkpoint_000002", "checkpoint_000004",
+                              "checkpoint_000005"));
+    }
+  }
+}
+
+TEST(CheckpointStoreTest, WithOneToKeepTheBestStaysBesideTheLast) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(),
+                        {.num_to_keep = 1, .score_metric = "loss"});
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_THAT(Write(store, After(i + 1, i)), IsOk());
+  }
+  EXPECT_THAT(temp.List(),
+              ElementsAre("checkpoint_000001", "checkpoint_000004"));
+}
+
+TEST(CheckpointStoreTest, ADamagedOneIsPassedOverWithAWarning) {
+  TempFolder temp;
+  {
+    CheckpointStore store(temp.path(), {});
+    for (const int epochs : {1, 2, 3}) {
+      ASSERT_THAT(Write(store, After(epochs)), IsOk());
+    }
+  }
+  fs::resize_file(temp / "checkpoint_000003/worker_000/model.pt", 3);
+  fs::remove(temp / "checkpoint_000002/manifest.json");
+  fs::create_directory(temp / "checkpoint_000004.part");
+  CheckpointStore store(temp.path(), {});
+  std::vector<std::string> warnings;
+  const auto last = store.ReadLast(&warnings);
+  ASSERT_THAT(last, IsOk());
+  ASSERT_TRUE(last->has_value());
+  EXPECT_EQ((*last)->epochs(), 1);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("checkpoint_000003 is damaged"),
+                                    HasSubstr("checkpoint_000002 is damaged")));
+
+  // Their places are free for what is trained anew.
+  ASSERT_THAT(store.BeginAt(1, &warnings), IsOk());
+  EXPECT_THAT(temp.List(),
+              ElementsAre("checkpoint_000001", "checkpoint_000002.superseded",
+                          "checkpoint_000003.superseded"));
+  EXPECT_EQ(store.last(), temp / "checkpoint_000001");
+  ASSERT_THAT(Write(store, After(2)), IsOk());
+  EXPECT_EQ(store.last(), temp / "checkpoint_000002");
+}
+
+TEST(CheckpointStoreTest, AnEmptyFolderHasNone) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {});
+  std::vector<std::string> warnings;
+  const auto last = store.ReadLast(&warnings);
+  ASSERT_THAT(last, IsOk());
+  EXPECT_FALSE(last->has_value());
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
+// RLIMIT_FSIZE stands for a full disk: so many bytes fit into a file.
+TEST(CheckpointStoreTest, AFullDiskLeavesNothingHalfAndTheNextOneIsTried) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {});
+  ASSERT_THAT(Write(store, After(1)), IsOk());
+  struct rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const struct rlimit before = limit;
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  limit.rlim_cur = 50'000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status full = Write(store, After(2, 0, 100'000));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted,
+                             HasSubstr("worker_000/model.pt")));
+  EXPECT_THAT(temp.List(), ElementsAre("checkpoint_000001"));
+  EXPECT_EQ(store.last(), temp / "checkpoint_000001");
+  ASSERT_THAT(Write(store, After(3, 0, 100'000)), IsOk());
+  EXPECT_EQ(store.last(), temp / "checkpoint_000003");
+}
+
+}  // namespace
+}  // namespace miniray::train

@@ -1,0 +1,37 @@
+#include "train/checkpoint_config.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace miniray::train {
+
+absl::Status Validate(const CheckpointConfig& config) {
+  if (config.frequency < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint.frequency must be at least 0 epochs, got ",
+                     config.frequency));
+  }
+  if (config.num_to_keep < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint.num_to_keep must be at least 0, got ", config.num_to_keep));
+  }
+  if (config.resume.empty()) {
+    return absl::InvalidArgumentError(
+        "checkpoint.resume must be 'never', 'auto' or the path of a "
+        "checkpoint; it is empty");
+  }
+  return absl::OkStatus();
+}
+
+double ScoreOf(const CheckpointConfig& config, const Metrics& metrics) {
+  const auto found = metrics.find(config.score_metric);
+  if (found == metrics.end() || std::isnan(found->second)) {
+    return -std::numeric_limits<double>::infinity();
+  }
+  return config.score_order == ScoreOrder::kMax ? found->second
+                                                : -found->second;
+}
+
+}  // namespace miniray::train

@@ -1,0 +1,207 @@
+#include "train/checkpoint_store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kSuperseded[] = ".superseded";
+constexpr char kRemoved[] = ".removed";
+constexpr char kPart[] = ".part";
+
+// A checkpoint's name without this ending; empty if it is none.
+std::string NameWithout(const std::string& name, const std::string& ending) {
+  if (!absl::EndsWith(name, ending)) return "";
+  std::string rest = name.substr(0, name.size() - ending.size());
+  return EpochsOfCheckpointName(rest).has_value() ? rest : "";
+}
+
+// Names of what the folder holds.
+absl::StatusOr<std::vector<std::string>> List(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("list ", folder));
+  return names;
+}
+
+// Epochs of all checkpoints, whole or not, ascending.
+absl::StatusOr<std::set<int>> ListEpochs(const std::string& folder) {
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder));
+  std::set<int> epochs;
+  for (const std::string& name : names) {
+    if (const auto n = EpochsOfCheckpointName(name)) epochs.insert(*n);
+  }
+  return epochs;
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (!error) return absl::OkStatus();
+  return ErrnoStatus(error.value(), absl::StrCat("rename ", from, " to ", to));
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (!error) return absl::OkStatus();
+  return ErrnoStatus(error.value(), absl::StrCat("remove ", path));
+}
+
+// Under another name first: what is left of a folder that is half removed is no
+// checkpoint.
+absl::Status RemoveCheckpoint(const std::string& path) {
+  const std::string removed = path + kRemoved;
+  MR_RETURN_IF_ERROR(Rename(path, removed));
+  return RemoveAll(removed);
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::string folder, CheckpointConfig config)
+    : folder_(std::move(folder)), config_(std::move(config)) {}
+
+CheckpointStore::~CheckpointStore() {
+  if (writer_.joinable()) writer_.join();
+}
+
+std::string CheckpointStore::PathOf(int epochs) const {
+  return absl::StrCat(folder_, "/", CheckpointName(epochs));
+}
+
+absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::ReadLast(
+    std::vector<std::string>* warnings) const {
+  MR_ASSIGN_OR_RETURN(const std::set<int> epochs, ListEpochs(folder_));
+  for (auto it = epochs.rbegin(); it != epochs.rend(); ++it) {
+    absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(PathOf(*it));
+    if (checkpoint.ok()) return *std::move(checkpoint);
+    warnings->push_back(absl::StrCat("a checkpoint is passed over: ",
+                                     checkpoint.status().message()));
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckpointStore::BeginAt(int epochs,
+                                      std::vector<std::string>* warnings) {
+  kept_.clear();
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder_));
+  for (const std::string& name : names) {
+    if (NameWithout(name, kPart).empty() &&
+        NameWithout(name, kRemoved).empty()) {
+      continue;
+    }
+    MR_RETURN_IF_ERROR(RemoveAll(absl::StrCat(folder_, "/", name)));
+  }
+  MR_ASSIGN_OR_RETURN(const std::set<int> found, ListEpochs(folder_));
+  for (const int n : found) {
+    absl::StatusOr<CheckpointInfo> info = DescribeCheckpoint(PathOf(n));
+    if (n <= epochs && info.ok()) {
+      kept_.push_back(*std::move(info));
+      continue;
+    }
+    // Later, or damaged.
+    const std::string aside = PathOf(n) + kSuperseded;
+    MR_RETURN_IF_ERROR(RemoveAll(aside));
+    MR_RETURN_IF_ERROR(Rename(PathOf(n), aside));
+    warnings->push_back(
+        absl::StrCat(PathOf(n), " is ",
+                     n > epochs ? "later than what is gone on with" : "damaged",
+                     "; it is ", aside, " now"));
+  }
+  return absl::OkStatus();
+}
+
+void CheckpointStore::Write(Checkpoint checkpoint) {
+  CHECK(!writing());
+  done_ = false;
+  writer_ = std::thread([this, checkpoint = std::move(checkpoint)] {
+    WriteAndPrune(checkpoint);
+    done_ = true;
+  });
+}
+
+std::optional<CheckpointStore::Outcome> CheckpointStore::Poll() {
+  if (!writing() || !done_) return std::nullopt;
+  return Wait();
+}
+
+std::optional<CheckpointStore::Outcome> CheckpointStore::Wait() {
+  if (!writing()) return std::nullopt;
+  writer_.join();
+  return std::exchange(outcome_, std::nullopt);
+}
+
+void CheckpointStore::WriteAndPrune(const Checkpoint& checkpoint) {
+  outcome_ = Outcome{
+      .written = WriteCheckpoint(PathOf(checkpoint.epochs()), checkpoint)};
+  if (!outcome_->written.ok()) return;
+  kept_.push_back(*outcome_->written);
+  Prune(&outcome_->warnings);
+}
+
+const CheckpointInfo* CheckpointStore::Best() const {
+  if (config_.score_metric.empty()) return nullptr;
+  const CheckpointInfo* best = nullptr;
+  for (const CheckpointInfo& info : kept_) {  // Of equals, the last.
+    if (best == nullptr ||
+        ScoreOf(config_, info.metrics) >= ScoreOf(config_, best->metrics)) {
+      best = &info;
+    }
+  }
+  return best;
+}
+
+void CheckpointStore::Prune(std::vector<std::string>* warnings) {
+  const auto limit = static_cast<size_t>(config_.num_to_keep);
+  if (limit == 0 || kept_.size() <= limit) return;
+  std::vector<CheckpointInfo> by_worth = kept_;
+  std::stable_sort(by_worth.begin(), by_worth.end(),
+                   [&](const CheckpointInfo& a, const CheckpointInfo& b) {
+                     if (!config_.score_metric.empty()) {
+                       const double score_a = ScoreOf(config_, a.metrics);
+                       const double score_b = ScoreOf(config_, b.metrics);
+                       if (score_a != score_b) return score_a > score_b;
+                     }
+                     return a.epochs > b.epochs;
+                   });
+  std::set<int> keep = {kept_.back().epochs};
+  for (size_t i = 0; i < limit; ++i) keep.insert(by_worth[i].epochs);
+  std::vector<CheckpointInfo> left;
+  for (CheckpointInfo& info : kept_) {
+    if (!keep.contains(info.epochs)) {
+      const absl::Status removed = RemoveCheckpoint(info.path);
+      if (removed.ok()) continue;
+      warnings->push_back(absl::StrCat(
+          "a checkpoint beyond num_to_keep stays: ", removed.message()));
+      if (!fs::exists(info.path)) continue;  // Half removed.
+    }
+    left.push_back(std::move(info));
+  }
+  kept_ = std::move(left);
+}
+
+std::string CheckpointStore::last() const {
+  return kept_.empty() ? "" : kept_.back().path;
+}
+
+std::string CheckpointStore::best() const {
+  const CheckpointInfo* const best = Best();
+  return best == nullptr ? "" : best->path;
+}
+
+}  // namespace miniray::train

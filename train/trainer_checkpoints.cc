@@ -1,0 +1,162 @@
+// The part of TrainerBase that takes checkpoints and goes on from them.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+#include "runtime/base/status_macros.h"
+#include "train/trainer_base.h"
+
+namespace miniray::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether the folder `path` lies right in `folder`.
+bool LiesIn(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return !error && fs::equivalent(real.parent_path(), folder, error);
+}
+
+}  // namespace
+
+absl::Status TrainerBase::OpenRun() {
+  const CheckpointConfig& config = options_.checkpoint;
+  const bool resumes = config.resume != "never";
+  if ((config.enabled() || resumes) && !WorkersHaveCheckpoints()) {
+    return absl::FailedPreconditionError(
+        "checkpoints need workers with `train::CheckpointFiles "
+        "SaveCheckpoint()` and `void LoadCheckpoint(const "
+        "train::CheckpointFiles&)`, listed in their MINIRAY_ACTOR");
+  }
+  checkpointed_epochs_ = 0;
+  if (options_.storage_path.empty()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(
+      run_folder_,
+      resumes ? RunFolder::Open(options_.storage_path, options_.name)
+              : RunFolder::Create(options_.storage_path, options_.name));
+  result_.path = run_folder_->path();
+  if (!config.enabled() && !resumes) return absl::OkStatus();
+
+  store_ = std::make_unique<CheckpointStore>(run_folder_->path(), config);
+  std::vector<std::string> warnings;
+  if (config.resume == "auto") {
+    MR_ASSIGN_OR_RETURN(resumed_, store_->ReadLast(&warnings));
+    if (!resumed_.has_value() && run_folder_->had_epochs()) {
+      warnings.push_back(absl::StrCat(
+          run_folder_->path(),
+          " has epochs but no checkpoint: they are trained again"));
+    }
+  } else if (resumes) {
+    absl::StatusOr<Checkpoint> found = ReadCheckpoint(config.resume);
+    if (!found.ok()) return Annotate(found.status(), "checkpoint.resume");
+    if (run_folder_->had_epochs() &&
+        !LiesIn(config.resume, run_folder_->path())) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("checkpoint.resume is ", config.resume,
+                       ", of another run than ", run_folder_->path(),
+                       ", which has epochs of its own; use another "
+                       "name"));
+    }
+    resumed_ = *std::move(found);
+  }
+  if (resumed_.has_value() &&
+      resumed_->workers.size() != static_cast<size_t>(options_.num_workers)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the checkpoint is of ", resumed_->workers.size(),
+                     " workers, and num_workers is ", options_.num_workers));
+  }
+  MR_RETURN_IF_ERROR(store_->BeginAt(
+      resumed_.has_value() ? resumed_->epochs() : 0, &warnings));
+  result_.checkpoint = store_->last();
+  result_.best_checkpoint = store_->best();
+  for (const std::string& warning : warnings) context_.Warn(warning);
+  if (resumes) {
+    run_folder_->SetHistory(context_, resumed_.has_value()
+                                          ? resumed_->history
+                                          : std::vector<EpochResult>());
+  }
+  return absl::OkStatus();
+}
+
+void TrainerBase::CloseRun() {
+  store_.reset();
+  run_folder_.reset();
+  resumed_.reset();
+}
+
+bool TrainerBase::CheckpointIsDue(int epochs, bool last) const {
+  const CheckpointConfig& config = options_.checkpoint;
+  if (!config.enabled() || epochs == checkpointed_epochs_) return false;
+  if (last && config.at_end && result_.stopped_by.empty()) return true;
+  return config.frequency > 0 && epochs % config.frequency == 0;
+}
+
+absl::Status TrainerBase::TakeCheckpoint() {
+  NoteCheckpoint(store_->Wait());
+  MR_ASSIGN_OR_RETURN(Checkpoint checkpoint, Snapshot());
+  checkpointed_epochs_ = checkpoint.epochs();
+  store_->Write(std::move(checkpoint));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {
+  Checkpoint checkpoint{.needs_sync = needs_sync_, .history = result_.history};
+  std::vector<ObjectRef<CheckpointFiles>> refs;
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+  for (const AnyActorHandle& worker : workers_) {
+    refs.push_back(worker.CallByName<CheckpointFiles>("SaveCheckpoint"));
+    calls.push_back(refs.back().state());
+  }
+  MR_RETURN_IF_ERROR(AwaitWorkers(calls, "SaveCheckpoint"));
+  MR_ASSIGN_OR_RETURN(checkpoint.workers, GetAll(refs));
+  MR_RETURN_IF_ERROR(
+      Annotate(SaveServer(&checkpoint.server), "the parameter server"));
+  return checkpoint;
+}
+
+absl::Status TrainerBase::Restore(Checkpoint checkpoint) {
+  MR_RETURN_IF_ERROR(
+      Annotate(LoadServer(checkpoint.server), "the parameter server"));
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    calls.push_back(
+        workers_[i]
+            .CallByName<void>("LoadCheckpoint", checkpoint.workers[i])
+            .state());
+  }
+  MR_RETURN_IF_ERROR(AwaitWorkers(calls, "LoadCheckpoint"));
+  needs_sync_ = checkpoint.needs_sync;
+  checkpointed_epochs_ = checkpoint.epochs();
+  result_.history = std::move(checkpoint.history);
+  LOG(INFO) << "goes on after " << result_.history.size() << " epochs of "
+            << result_.path;
+  return absl::OkStatus();
+}
+
+void TrainerBase::NoteCheckpoint(
+    const std::optional<CheckpointStore::Outcome>& outcome) {
+  if (!outcome.has_value()) return;
+  for (const std::string& warning : outcome->warnings) context_.Warn(warning);
+  if (!outcome->written.ok()) {
+    context_.Warn(absl::StrCat("a checkpoint could not be written: ",
+                               outcome->written.status().message(),
+                               "; the next one is tried when it is due"));
+    return;
+  }
+  result_.checkpoint = store_->last();
+  result_.best_checkpoint = store_->best();
+  OnCheckpoint(*outcome->written);
+  for (const auto& callback : callbacks_) {
+    callback->OnCheckpoint(context_, *outcome->written);
+  }
+}
+
+}  // namespace miniray::train

@@ -1,0 +1,200 @@
+#include "train/training_state.h"
+
+#include <exception>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "ATen/CPUGeneratorImpl.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/wire/codec.h"
+#include "torch/serialize/input-archive.h"
+#include "torch/serialize/output-archive.h"
+
+namespace miniray::train {
+namespace {
+
+using torch::serialize::InputArchive;
+using torch::serialize::OutputArchive;
+
+constexpr char kTraining[] = "training.pt";
+constexpr char kExtras[] = "extras";
+
+// Entries of training.pt.
+constexpr char kDefaultGenerator[] = "default_generator";
+
+std::string OptimizerKey(const std::string& name) {
+  return absl::StrCat("optimizer_", name);
+}
+std::string OptionsKey(const std::string& name, size_t group) {
+  return absl::StrCat("options_", group, "_", name);
+}
+std::string GeneratorKey(const std::string& name) {
+  return absl::StrCat("generator_", name);
+}
+std::string ModelFile(const std::string& name) { return name + ".pt"; }
+
+// The generator's state, uint8 [N].
+at::Tensor StateOf(at::Generator generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void SetStateOf(at::Generator generator, const at::Tensor& state) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+std::string BytesOf(OutputArchive& archive) {
+  std::ostringstream bytes;
+  archive.save_to(bytes);
+  return std::move(bytes).str();
+}
+
+absl::StatusOr<absl::string_view> FileOf(const CheckpointFiles& files,
+                                         const std::string& name) {
+  const auto found = files.find(name);
+  if (found != files.end()) return found->second;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the checkpoint has no file '", name, "' of this worker"));
+}
+
+// Calls `load` with the file's archive; what it throws is about the file.
+template <class Load>
+absl::Status LoadFile(const CheckpointFiles& files, const std::string& name,
+                      Load load) {
+  MR_ASSIGN_OR_RETURN(const absl::string_view bytes, FileOf(files, name));
+  try {
+    InputArchive archive;
+    archive.load_from(bytes.data(), bytes.size());
+    load(archive);
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the checkpoint's file '", name, "' does not fit: ", error.what()));
+  }
+}
+
+// What a module has read lies elsewhere; this puts it where the module's own
+// tensors were, `before`.
+void MoveBack(const std::vector<at::Tensor>& tensors,
+              const std::vector<at::Tensor>& before) {
+  const torch::NoGradGuard no_grad;
+  std::string misfit;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    at::Tensor tensor = tensors[i];
+    if (tensor.sizes() != before[i].sizes() ||
+        tensor.scalar_type() != before[i].scalar_type()) {
+      misfit = absl::StrCat("it has a tensor of shape [",
+                            absl::StrJoin(tensor.sizes(), ", "),
+                            "] where the module has [",
+                            absl::StrJoin(before[i].sizes(), ", "), "]");
+    } else {
+      at::Tensor(before[i]).copy_(tensor);
+    }
+    tensor.set_data(before[i]);
+  }
+  if (!misfit.empty()) throw std::invalid_argument(misfit);
+}
+
+void ReadModel(InputArchive& archive, torch::nn::Module& model) {
+  std::vector<at::Tensor> tensors = model.parameters();
+  for (const at::Tensor& buffer : model.buffers()) tensors.push_back(buffer);
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& tensor : tensors) before.push_back(tensor.detach());
+  model.load(archive);
+  MoveBack(tensors, before);
+}
+
+void WriteTraining(const TrainingParts& parts, OutputArchive& archive) {
+  archive.write(kDefaultGenerator,
+                StateOf(at::detail::getDefaultCPUGenerator()));
+  for (const auto& [name, generator] : parts.generators) {
+    archive.write(GeneratorKey(name), StateOf(generator));
+  }
+  for (const auto& [name, optimizer] : parts.optimizers) {
+    OutputArchive of_optimizer(archive.compilation_unit());
+    optimizer->save(of_optimizer);
+    archive.write(OptimizerKey(name), of_optimizer);
+    // Those that an optimizer writes itself, it does not read.
+    for (size_t i = 0; i < optimizer->param_groups().size(); ++i) {
+      OutputArchive of_options(archive.compilation_unit());
+      optimizer->param_groups()[i].options().serialize(of_options);
+      archive.write(OptionsKey(name, i), of_options);
+    }
+  }
+}
+
+void ReadTraining(InputArchive& archive, const TrainingParts& parts) {
+  for (const auto& [name, optimizer] : parts.optimizers) {
+    InputArchive of_optimizer;
+    archive.read(OptimizerKey(name), of_optimizer);
+    optimizer->load(of_optimizer);
+    for (size_t i = 0; i < optimizer->param_groups().size(); ++i) {
+      InputArchive of_options;
+      archive.read(OptionsKey(name, i), of_options);
+      optimizer->param_groups()[i].options().serialize(of_options);
+    }
+  }
+  at::Tensor state;
+  for (const auto& [name, generator] : parts.generators) {
+    archive.read(GeneratorKey(name), state);
+    SetStateOf(generator, state);
+  }
+  archive.read(kDefaultGenerator, state);
+  SetStateOf(at::detail::getDefaultCPUGenerator(), state);
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointFiles> SaveTraining(const TrainingParts& parts,
+                                             const ps::OptionMap& extras) {
+  CheckpointFiles files;
+  try {
+    for (const auto& [name, model] : parts.models) {
+      OutputArchive archive;
+      model->save(archive);
+      files[ModelFile(name)] = BytesOf(archive);
+    }
+    if (files.contains(kTraining)) {
+      return absl::InvalidArgumentError(
+          "a model cannot be called 'training': its file would be that of the "
+          "optimizers");
+    }
+    OutputArchive archive;
+    WriteTraining(parts, archive);
+    files[kTraining] = BytesOf(archive);
+  } catch (const std::exception& error) {
+    return absl::InternalError(
+        absl::StrCat("the worker's state cannot be saved: ", error.what()));
+  }
+  MR_ASSIGN_OR_RETURN(const absl::Cord encoded, EncodeValue(extras));
+  files[kExtras] = std::string(encoded);
+  return files;
+}
+
+absl::StatusOr<ps::OptionMap> LoadTraining(const CheckpointFiles& files,
+                                           const TrainingParts& parts) {
+  for (const auto& [name, model] : parts.models) {
+    MR_RETURN_IF_ERROR(LoadFile(files, ModelFile(name),
+                                [model = model](InputArchive& archive) {
+                                  ReadModel(archive, *model);
+                                }));
+  }
+  MR_RETURN_IF_ERROR(LoadFile(
+      files, kTraining,
+      [&parts](InputArchive& archive) { ReadTraining(archive, parts); }));
+  MR_ASSIGN_OR_RETURN(const absl::string_view encoded, FileOf(files, kExtras));
+  ps::OptionMap extras;
+  MR_RETURN_IF_ERROR(Annotate(DecodeValue(absl::Cord(encoded), &extras),
+                              "the checkpoint's file 'extras' does not fit"));
+  return extras;
+}
+
+}  // namespace miniray::train
