@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "train/optional_methods.h"
 #include "train/trainer_base.h"
 #include "train/worker_contract.h"
 
@@ -42,12 +43,43 @@ class BaseTrainer : public TrainerBase {
   // By worker_id; empty before Train and after Shutdown.
   const std::vector<ActorHandle<Worker>>& workers() const { return workers_; }
 
+  // How far each worker is in its epoch, by worker_id. Workers answer while
+  // they train, so this may be called in any thread, from OnTrainStart on until
+  // Train returns or Shutdown is called.
+  //
+  // The class has GetProgress (optional_methods.h), and CreateWorker takes its
+  // options from WorkerOptions.
+  // Errors: of the first worker that does not answer.
+  absl::StatusOr<std::vector<Progress>> WorkerProgress() const {
+    static_assert(internal::HasProgress<Worker>,
+                  "the worker class needs `train::Progress GetProgress() "
+                  "const` (or absl::StatusOr of it), listed in its "
+                  "MINIRAY_ACTOR");
+    std::vector<ObjectRef<Progress>> refs;
+    for (const ActorHandle<Worker>& worker : workers_) {
+      refs.push_back(worker.template Call<&Worker::GetProgress>());
+    }
+    return GetAll(refs);
+  }
+
   void Shutdown() override {
     workers_.clear();
     TrainerBase::Shutdown();
   }
 
  protected:
+  // As TrainerBase's; the class's GetProgress, if it has one, does not wait for
+  // the other methods.
+  ActorOptions WorkerOptions(int worker_id) const {
+    ActorOptions options = TrainerBase::WorkerOptions(worker_id);
+    if constexpr (internal::HasProgress<Worker>) {
+      options.concurrency_groups.push_back(
+          {.name = "progress",
+           .methods = {MethodName<Worker, &Worker::GetProgress>()}});
+    }
+    return options;
+  }
+
   // Creates one worker: cluster().CreateActor<Worker>(WorkerOptions(worker_id),
   // constructor arguments...).
   //

@@ -26,15 +26,21 @@
 #ifndef MINIRAY_TRAIN_DATA_PARALLEL_TRAINER_H_
 #define MINIRAY_TRAIN_DATA_PARALLEL_TRAINER_H_
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "ps/parameter_server.h"
 #include "train/base_trainer.h"
+#include "train/merge_metrics.h"
+#include "train/optional_methods.h"
 #include "train/weight_sync.h"
 #include "train/worker_contract.h"
 
@@ -48,10 +54,15 @@ namespace miniray::train {
 //   in any case, the weights of all workers are synchronised through a
 //   parameter server, unless they have been since they trained. So what is
 //   saved after training is the average of all that was trained.
+// - With sync_every, an epoch is trained in pieces of so many steps, and the
+//   weights are synchronised after each. A worker whose data ends earlier takes
+//   part with the weights that it has.
+// - With evaluate_every, see Evaluate.
 // - See AverageMetrics for the metrics of an epoch.
 template <class Worker>
 class DataParallelTrainer : public BaseTrainer<Worker> {
   static_assert(internal::RequireTrainWorker<Worker>::value);
+  static_assert(internal::RequireOptionalMethods<Worker>::value);
 
  public:
   explicit DataParallelTrainer(TrainerOptions options)
@@ -86,7 +97,59 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     return sync_.server();
   }
 
+  // Deals the test data over the workers, each of which evaluates its part with
+  // EvaluateShard, and returns the metrics as of one process; see
+  // MergeEvaluation for what is exact. Workers that have trained since are
+  // synchronised first, so that it is one model that is evaluated. Training
+  // waits meanwhile.
+  //
+  // With evaluate_every the trainer calls it by itself; the metrics stand in
+  // EpochResult::metrics as "eval/accuracy" and so on, with the time that it
+  // took, "eval/seconds".
+  //
+  // Errors: FAILED_PRECONDITION, before Train or after Shutdown, or there are
+  // no test data. INVALID_ARGUMENT, metrics that do not fit. Of the first
+  // worker that fails.
+  absl::StatusOr<Metrics> Evaluate() {
+    static_assert(internal::HasEvaluateShard<Worker>,
+                  "the worker class needs `train::Metrics EvaluateShard(int "
+                  "shard, int num_shards)` (or absl::StatusOr of it), listed "
+                  "in its MINIRAY_ACTOR");
+    if (this->workers().empty()) {
+      return absl::FailedPreconditionError(
+          "there are no workers to evaluate before Train, nor after Shutdown");
+    }
+    if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
+    std::vector<ObjectRef<Metrics>> refs;
+    std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+    const int num_shards = static_cast<int>(this->workers().size());
+    for (int shard = 0; shard < num_shards; ++shard) {
+      const ActorHandle<Worker>& worker = this->workers()[shard];
+      if constexpr (internal::HasConfigEvaluateShard<Worker>) {
+        refs.push_back(worker.template Call<&Worker::EvaluateShard>(
+            shard, num_shards, this->config()));
+      } else {
+        refs.push_back(
+            worker.template Call<&Worker::EvaluateShard>(shard, num_shards));
+      }
+      calls.push_back(refs.back().state());
+    }
+    MR_RETURN_IF_ERROR(this->AwaitWorkers(calls, "EvaluateShard"));
+    MR_ASSIGN_OR_RETURN(const std::vector<Metrics> shards, GetAll(refs));
+    absl::StatusOr<Metrics> metrics = MergeEvaluation(shards);
+    if (!metrics.ok()) return Annotate(metrics.status(), "evaluation");
+    return metrics;
+  }
+
  protected:
+  // See BaseTrainer; with sync_every in pieces.
+  absl::StatusOr<EpochResult> TrainEpoch(int epoch) override {
+    if constexpr (internal::HasTrainSteps<Worker>) {
+      if (this->options().sync_every > 0) return TrainInPieces(epoch);
+    }
+    return BaseTrainer<Worker>::TrainEpoch(epoch);
+  }
+
   // A synchronisation is done; `epoch` is the one that runs or has just ended.
   virtual void OnSync(int epoch, const ps::SyncResult& result) {}
 
@@ -107,7 +170,52 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     if (this->options().checkpoint.enabled()) {
       MR_RETURN_IF_ERROR(sync_.CheckExport());
     }
+    if (this->options().sync_every > 0 && !internal::HasTrainSteps<Worker>) {
+      return absl::InvalidArgumentError(
+          "sync_every is set, and the worker class has no `train::Metrics "
+          "TrainSteps(int epoch, int64_t first, int64_t count)`");
+    }
+    if (this->options().evaluate_every > 0 &&
+        !internal::HasEvaluateShard<Worker>) {
+      return absl::InvalidArgumentError(
+          "evaluate_every is set, and the worker class has no `train::Metrics "
+          "EvaluateShard(int shard, int num_shards)`");
+    }
     return sync_.Check();
+  }
+
+  absl::StatusOr<EpochResult> TrainInPieces(int epoch) {
+    const int64_t count = this->options().sync_every;
+    EpochPieces pieces(this->workers().size());
+    for (int64_t first = 0;; first += count) {
+      MR_ASSIGN_OR_RETURN(
+          const std::vector<Metrics> piece,
+          this->template CallWorkers<&Worker::TrainSteps>(epoch, first, count));
+      MR_RETURN_IF_ERROR(Annotate(pieces.Add(piece, count), "TrainSteps"));
+      if (pieces.most_steps() > 0) {
+        this->MarkTrained();
+        MR_RETURN_IF_ERROR(SyncWeights().status());
+      }
+      if (pieces.most_steps() < count) return pieces.Result();
+    }
+  }
+
+  // If it is time to, and this epoch has not been evaluated yet.
+  absl::Status EvaluateIfDue(int epoch, bool last, EpochResult* result) {
+    if constexpr (internal::HasEvaluateShard<Worker>) {
+      const int every = this->options().evaluate_every;
+      if (every == 0 || (!last && (epoch + 1) % every != 0) ||
+          result->metrics.count(
+              absl::StrCat(kEvaluationPrefix, kSamplesMetric)) > 0) {
+        return absl::OkStatus();
+      }
+      if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
+      const absl::Time start = absl::Now();
+      MR_ASSIGN_OR_RETURN(Metrics metrics, Evaluate());
+      metrics["seconds"] = absl::ToDoubleSeconds(absl::Now() - start);
+      result->metrics.merge(WithEvaluationPrefix(metrics));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status BeforeWorkers(NamedActors* actors) final {
@@ -133,6 +241,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     if (this->needs_sync() && (due || last)) {
       MR_RETURN_IF_ERROR(SyncWeights().status());
     }
+    MR_RETURN_IF_ERROR(EvaluateIfDue(epoch, last, result));
     if (epoch_sync_.has_value()) {
       result->synced = true;
       result->sync = *std::exchange(epoch_sync_, std::nullopt);

@@ -15,6 +15,23 @@ absl::Status Validate(const TrainerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "sync_interval must be at least 1 epoch, got ", options.sync_interval));
   }
+  if (options.sync_every < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync_every must be 1 step or more, or 0 for none within "
+                     "an epoch; got ",
+                     options.sync_every));
+  }
+  if (options.sync_every > 0 && options.sync_interval != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync_interval is ", options.sync_interval,
+        ", and with sync_every the workers are synchronised in every epoch: it "
+        "must be 1"));
+  }
+  if (options.evaluate_every < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluate_every must be 1 epoch or more, or 0 for never; got ",
+        options.evaluate_every));
+  }
   if (options.start_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("start_timeout must be above 0, got ",

@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TRAIN_OPTIONS_H_
 #define MINIRAY_TRAIN_OPTIONS_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,14 @@ struct TrainerOptions {
   std::string sync_strategy = "average";  // See ps/strategies/.
   ps::StrategyOptions strategy_options;
   ps::ServerOptions server_options;
+  // Steps from one synchronisation to the next within an epoch, which ends with
+  // one in any case; 0: none within. Workers then have TrainSteps
+  // (optional_methods.h), and sync_interval is 1.
+  int64_t sync_every = 0;
+  // Evaluates after every so many epochs and after the last; 0: never. Workers
+  // then have EvaluateShard (optional_methods.h). See
+  // DataParallelTrainer::Evaluate.
+  int evaluate_every = 0;
 };
 
 // One call of Train.

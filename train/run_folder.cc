@@ -11,6 +11,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "train/merge_metrics.h"
 
 namespace miniray::train {
 namespace {
@@ -22,7 +23,9 @@ std::map<std::string, double> Scalars(const EpochResult& result) {
       {"/mean", &result.metrics}, {"/min", &result.min}, {"/max", &result.max}};
   for (const auto& [kind, metrics] : kinds) {
     for (const auto& [name, value] : *metrics) {
-      scalars[absl::StrCat(name, kind)] = value;
+      // An evaluation has no range over the workers.
+      const bool is_evaluation = absl::StartsWith(name, kEvaluationPrefix);
+      scalars[is_evaluation ? name : absl::StrCat(name, kind)] = value;
     }
   }
   scalars["seconds/epoch"] = result.seconds;

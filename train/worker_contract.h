@@ -20,7 +20,8 @@
 //
 // absl::StatusOr of the results, and absl::Status instead of void, serve too.
 // The parameter server calls more methods where there are any: LendWeights,
-// NumSamples, BufferNames (ps/parameter_server.h).
+// NumSamples, BufferNames (ps/parameter_server.h); the trainer those of
+// optional_methods.h.
 
 #ifndef MINIRAY_TRAIN_WORKER_CONTRACT_H_
 #define MINIRAY_TRAIN_WORKER_CONTRACT_H_

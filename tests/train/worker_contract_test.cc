@@ -4,6 +4,7 @@
 #include "train/worker_contract.h"
 
 #include "gtest/gtest.h"
+#include "train/optional_methods.h"
 
 namespace miniray::train {
 namespace {
@@ -82,6 +83,32 @@ struct NoTrainEpoch {
 MINIRAY_ACTOR(NoTrainEpoch, Constructor<>, &NoTrainEpoch::GetWeights,
               &NoTrainEpoch::SetWeights);
 
+struct WithOptional : Minimal {
+  Metrics EvaluateShard(int, int) { return {}; }
+  absl::StatusOr<Metrics> TrainSteps(int, int64_t, int64_t) {
+    return Metrics();
+  }
+  Progress GetProgress() const { return {}; }
+};
+MINIRAY_ACTOR(WithOptional, Constructor<>, &WithOptional::EvaluateShard,
+              &WithOptional::TrainSteps, &WithOptional::GetProgress);
+
+struct WithConfigEvaluation : Minimal {
+  absl::StatusOr<Metrics> EvaluateShard(int, int, const Config&) {
+    return Metrics();
+  }
+};
+MINIRAY_ACTOR(WithConfigEvaluation, Constructor<>,
+              &WithConfigEvaluation::EvaluateShard);
+
+struct WithWrongOptional : Minimal {
+  double EvaluateShard(int, int) { return 0; }
+  Metrics TrainSteps(int, int64_t) { return {}; }
+};
+MINIRAY_ACTOR(WithWrongOptional, Constructor<>,
+              &WithWrongOptional::EvaluateShard,
+              &WithWrongOptional::TrainSteps);
+
 TEST(WorkerContractTest, AcceptsTheFormsThatItStates) {
   EXPECT_TRUE(TrainWorker<Minimal>);
   EXPECT_TRUE(TrainWorker<WithStatus>);
@@ -98,6 +125,22 @@ TEST(WorkerContractTest, RefusesWhatLacksSomething) {
   EXPECT_FALSE(TrainWorker<WrongResult>);
   EXPECT_FALSE(TrainWorker<WrongArgument>);
   EXPECT_FALSE(TrainWorker<NoTrainEpoch>);
+}
+
+TEST(WorkerContractTest, KnowsWhatElseAWorkerHas) {
+  EXPECT_TRUE(internal::HasEvaluateShard<WithOptional>);
+  EXPECT_FALSE(internal::HasConfigEvaluateShard<WithOptional>);
+  EXPECT_TRUE(internal::HasTrainSteps<WithOptional>);
+  EXPECT_TRUE(internal::HasProgress<WithOptional>);
+  EXPECT_TRUE(internal::HasEvaluateShard<WithConfigEvaluation>);
+  EXPECT_TRUE(internal::HasConfigEvaluateShard<WithConfigEvaluation>);
+
+  EXPECT_FALSE(internal::HasEvaluateShard<Minimal>);
+  EXPECT_TRUE(internal::EvaluateShardIsFine<Minimal>);
+  EXPECT_TRUE(internal::TrainStepsIsFine<Minimal>);
+  EXPECT_FALSE(internal::HasProgress<Minimal>);
+  EXPECT_FALSE(internal::EvaluateShardIsFine<WithWrongOptional>);
+  EXPECT_FALSE(internal::TrainStepsIsFine<WithWrongOptional>);
 }
 
 TEST(WorkerContractTest, KnowsHowAWorkerTakesItsShard) {
