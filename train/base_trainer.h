@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "train/optional_methods.h"
 #include "train/trainer_base.h"
 #include "train/worker_contract.h"
@@ -43,9 +44,8 @@ class BaseTrainer : public TrainerBase {
   // By worker_id; empty before Train and after Shutdown.
   const std::vector<ActorHandle<Worker>>& workers() const { return workers_; }
 
-  // How far each worker is in its epoch, by worker_id. Workers answer while
-  // they train, so this may be called in any thread, from OnTrainStart on until
-  // Train returns or Shutdown is called.
+  // How far each worker is in its epoch, by worker_id; empty before Train and
+  // after Shutdown. Workers answer while they train. Thread-safe.
   //
   // The class has GetProgress (optional_methods.h), and CreateWorker takes its
   // options from WorkerOptions.
@@ -56,14 +56,20 @@ class BaseTrainer : public TrainerBase {
                   "const` (or absl::StatusOr of it), listed in its "
                   "MINIRAY_ACTOR");
     std::vector<ObjectRef<Progress>> refs;
-    for (const ActorHandle<Worker>& worker : workers_) {
-      refs.push_back(worker.template Call<&Worker::GetProgress>());
+    {
+      const absl::MutexLock lock(&mu_);
+      for (const ActorHandle<Worker>& worker : workers_) {
+        refs.push_back(worker.template Call<&Worker::GetProgress>());
+      }
     }
     return GetAll(refs);
   }
 
   void Shutdown() override {
-    workers_.clear();
+    {
+      const absl::MutexLock lock(&mu_);
+      workers_.clear();
+    }
     TrainerBase::Shutdown();
   }
 
@@ -127,6 +133,7 @@ class BaseTrainer : public TrainerBase {
     absl::StatusOr<ActorHandle<Worker>> worker =
         CreateWorker(worker_id, config);
     if (!worker.ok()) return worker.status();
+    const absl::MutexLock lock(&mu_);
     workers_.push_back(*worker);
     return *std::move(worker);
   }
@@ -135,6 +142,8 @@ class BaseTrainer : public TrainerBase {
     return internal::HasCheckpoint<Worker>;
   }
 
+  // Held where workers_ changes, and where a thread beside Train's reads it.
+  mutable absl::Mutex mu_;
   std::vector<ActorHandle<Worker>> workers_;
 };
 
