@@ -21,6 +21,10 @@ namespace {
 
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+// Tries to seal a file whose pages somebody still reads. The kernel itself
+// waits 150 ms for them in each.
+constexpr int kSealTries = 40;
+
 // Writes all of the parts at `offset`; uses them up.
 absl::Status WriteAt(int fd, iovec* parts, int count, int64_t offset) {
   while (count > 0) {
@@ -153,11 +157,16 @@ absl::Status MemoryFile::Seal() {
         absl::StrCat("of an object of ", size_, " bytes came ", filled));
   }
   // One that was taken over is sealed.
-  if ((fcntl(fd_.get(), F_GET_SEALS) & kSeals) != kSeals &&
-      fcntl(fd_.get(), F_ADD_SEALS, kSeals) != 0) {
-    return ErrnoStatus(errno, "seal an object");
+  if ((fcntl(fd_.get(), F_GET_SEALS) & kSeals) == kSeals) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  // EBUSY: not yet. Who passes the object on, or the kernel, which moves pages
+  // about on a busy machine, has one in hand for a moment.
+  int error = EBUSY;
+  for (int i = 0; error == EBUSY && i < kSealTries; ++i) {
+    error = fcntl(fd_.get(), F_ADD_SEALS, kSeals) == 0 ? 0 : errno;
+  }
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, "seal an object");
 }
 
 void MemoryFile::Abandon() {

@@ -38,8 +38,8 @@ class MemoryFile : public std::enable_shared_from_this<MemoryFile> {
   // RESOURCE_EXHAUSTED, no memory.
   absl::Status Append(const absl::Cord& bytes) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Append(absl::string_view bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // Nobody can change it from here on. Errors: INVALID_ARGUMENT, bytes are
-  // missing.
+  // Nobody can change it from here on. Waits some seconds where others have its
+  // pages in hand. Errors: INVALID_ARGUMENT, bytes are missing.
   absl::Status Seal() ABSL_LOCKS_EXCLUDED(mu_);
   // It stays incomplete; those who wait for it are told.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
