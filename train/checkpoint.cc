@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <exception>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -144,8 +145,10 @@ absl::StatusOr<Json> ReadManifest(const std::string& path) {
   if (!manifest.is_object()) {
     return DataLoss(path, "manifest.json is no JSON object");
   }
-  if (manifest.value("format", 0) != kFormat) {
-    return DataLoss(path, "manifest.json is of no format that is known here");
+  if (const int format = manifest.value("format", 0); format != kFormat) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the checkpoint ", path, " is of format ", format,
+        ", of another version than this; it reads format ", kFormat));
   }
   return manifest;
 }
@@ -171,7 +174,11 @@ absl::StatusOr<Checkpoint> Read(const std::string& path) {
   std::map<std::string, std::string> files;
   for (const auto& [name, file] : manifest.at("files").items()) {
     absl::StatusOr<std::string> bytes = ReadFile(absl::StrCat(path, "/", name));
-    if (!bytes.ok()) return DataLoss(path, bytes.status().message());
+    if (absl::IsNotFound(bytes.status())) {
+      return DataLoss(path, bytes.status().message());
+    }
+    // It may be whole: the disk is away, or not for this user.
+    if (!bytes.ok()) return bytes.status();
     if (bytes->size() != file.at("bytes").get<size_t>() ||
         Crc32c(*bytes) != file.at("crc32c").get<uint32_t>()) {
       return DataLoss(path,
@@ -257,9 +264,16 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& path,
   return info;
 }
 
+absl::Status CheckFileNames(const Checkpoint& checkpoint) {
+  return FilesOf(checkpoint, "").status();
+}
+
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
   try {
     return Read(path);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory to read the checkpoint ", path));
   } catch (const std::exception& error) {
     return DataLoss(path, absl::StrCat("manifest.json: ", error.what()));
   }

@@ -64,7 +64,12 @@ std::optional<int> EpochsOfCheckpointName(const std::string& name);
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& path,
                                                const Checkpoint& checkpoint);
 
+// INVALID_ARGUMENT, a worker's file has a name that cannot be.
+absl::Status CheckFileNames(const Checkpoint& checkpoint);
+
 // Errors: NOT_FOUND, there is none. DATA_LOSS, it is damaged, with the file.
+// FAILED_PRECONDITION, it is of another version's format. RESOURCE_EXHAUSTED
+// and others of the system, it cannot be read now, and may be whole.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path);
 
 // What its manifest says; does not look at the files. Errors: as above.

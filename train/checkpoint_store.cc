@@ -1,12 +1,14 @@
 #include "train/checkpoint_store.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <set>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "glog/logging.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -90,10 +92,17 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::ReadLast(
   for (auto it = epochs.rbegin(); it != epochs.rend(); ++it) {
     absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(PathOf(*it));
     if (checkpoint.ok()) return *std::move(checkpoint);
+    // What cannot be read now may be whole: to go on without it would put it
+    // aside.
+    if (!absl::IsDataLoss(checkpoint.status())) return checkpoint.status();
     warnings->push_back(absl::StrCat("a checkpoint is passed over: ",
                                      checkpoint.status().message()));
   }
-  return std::nullopt;
+  if (epochs.empty()) return std::nullopt;
+  return absl::DataLossError(
+      absl::StrCat("none of the ", epochs.size(), " checkpoints in ", folder_,
+                   " is good: ", absl::StrJoin(*warnings, "; "),
+                   "; to begin anew, use another name or remove them"));
 }
 
 absl::Status CheckpointStore::BeginAt(int epochs,
@@ -114,6 +123,7 @@ absl::Status CheckpointStore::BeginAt(int epochs,
       kept_.push_back(*std::move(info));
       continue;
     }
+    if (!info.ok() && !absl::IsDataLoss(info.status())) return info.status();
     // Later, or damaged.
     const std::string aside = PathOf(n) + kSuperseded;
     MR_RETURN_IF_ERROR(RemoveAll(aside));
@@ -130,7 +140,11 @@ void CheckpointStore::Write(Checkpoint checkpoint) {
   CHECK(!writing());
   done_ = false;
   writer_ = std::thread([this, checkpoint = std::move(checkpoint)] {
-    WriteAndPrune(checkpoint);
+    try {
+      WriteAndPrune(checkpoint);
+    } catch (const std::exception& error) {
+      outcome_ = Outcome{.written = absl::InternalError(error.what())};
+    }
     done_ = true;
   });
 }
@@ -188,7 +202,8 @@ void CheckpointStore::Prune(std::vector<std::string>* warnings) {
       if (removed.ok()) continue;
       warnings->push_back(absl::StrCat(
           "a checkpoint beyond num_to_keep stays: ", removed.message()));
-      if (!fs::exists(info.path)) continue;  // Half removed.
+      std::error_code error;
+      if (!fs::exists(info.path, error) && !error) continue;  // Half removed.
     }
     left.push_back(std::move(info));
   }

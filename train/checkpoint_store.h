@@ -27,8 +27,9 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Returns the newest checkpoint that is whole; none if there is none. Those
-  // that are damaged get a line in *warnings.
+  // Returns the newest checkpoint that is whole; none if there are none at all.
+  // Those that are damaged get a line in *warnings. Errors: DATA_LOSS, all are.
+  // Those of ReadCheckpoint where one cannot be read now.
   // REQUIRES: none is being written.
   absl::StatusOr<std::optional<Checkpoint>> ReadLast(
       std::vector<std::string>* warnings) const;

@@ -159,6 +159,8 @@ class TrainerBase {
 
   // Makes the run folder and finds what is gone on with, before anything else.
   absl::Status OpenRun();
+  // Sets resumed_ to what is gone on from, if there is anything.
+  absl::Status FindCheckpoint(std::vector<std::string>* warnings);
   void CloseRun();
   // Whether one is due after so many epochs.
   bool CheckpointIsDue(int epochs, bool last) const;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "train/trainer_base.h"
 
@@ -17,6 +18,22 @@ namespace miniray::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+// In a run's folder: the checkpoint of another run that it began from.
+constexpr char kOriginFile[] = "/resumed_from";
+
+// Empty: it did not.
+absl::StatusOr<std::string> ReadOrigin(const std::string& file) {
+  absl::StatusOr<std::string> origin = ReadFile(file);
+  if (absl::IsNotFound(origin.status())) return std::string();
+  return origin;
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::weakly_canonical(path, error);
+  return error ? path : absolute.string();
+}
 
 // Whether the folder `path` lies right in `folder`.
 bool LiesIn(const std::string& path, const std::string& folder) {
@@ -43,30 +60,15 @@ absl::Status TrainerBase::OpenRun() {
       resumes ? RunFolder::Open(options_.storage_path, options_.name)
               : RunFolder::Create(options_.storage_path, options_.name));
   result_.path = run_folder_->path();
+  if (!resumes) {
+    std::error_code ignored;
+    fs::remove(run_folder_->path() + kOriginFile, ignored);
+  }
   if (!config.enabled() && !resumes) return absl::OkStatus();
 
   store_ = std::make_unique<CheckpointStore>(run_folder_->path(), config);
   std::vector<std::string> warnings;
-  if (config.resume == "auto") {
-    MR_ASSIGN_OR_RETURN(resumed_, store_->ReadLast(&warnings));
-    if (!resumed_.has_value() && run_folder_->had_epochs()) {
-      warnings.push_back(absl::StrCat(
-          run_folder_->path(),
-          " has epochs but no checkpoint: they are trained again"));
-    }
-  } else if (resumes) {
-    absl::StatusOr<Checkpoint> found = ReadCheckpoint(config.resume);
-    if (!found.ok()) return Annotate(found.status(), "checkpoint.resume");
-    if (run_folder_->had_epochs() &&
-        !LiesIn(config.resume, run_folder_->path())) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("checkpoint.resume is ", config.resume,
-                       ", of another run than ", run_folder_->path(),
-                       ", which has epochs of its own; use another "
-                       "name"));
-    }
-    resumed_ = *std::move(found);
-  }
+  if (resumes) MR_RETURN_IF_ERROR(FindCheckpoint(&warnings));
   if (resumed_.has_value() &&
       resumed_->workers.size() != static_cast<size_t>(options_.num_workers)) {
     return absl::FailedPreconditionError(
@@ -86,6 +88,43 @@ absl::Status TrainerBase::OpenRun() {
   return absl::OkStatus();
 }
 
+absl::Status TrainerBase::FindCheckpoint(std::vector<std::string>* warnings) {
+  const std::string& resume = options_.checkpoint.resume;
+  const std::string origin_file = run_folder_->path() + kOriginFile;
+  MR_ASSIGN_OR_RETURN(const std::string origin, ReadOrigin(origin_file));
+  if (resume == "auto" || (run_folder_->had_epochs() && !origin.empty() &&
+                           origin == AbsolutePath(resume))) {
+    MR_ASSIGN_OR_RETURN(resumed_, store_->ReadLast(warnings));
+    if (!resumed_.has_value() && !origin.empty()) {
+      absl::StatusOr<Checkpoint> found = ReadCheckpoint(origin);
+      if (!found.ok()) {
+        return Annotate(found.status(), absl::StrCat("what ", origin_file,
+                                                     " says it began from"));
+      }
+      resumed_ = *std::move(found);
+    }
+    if (!resumed_.has_value() && run_folder_->had_epochs()) {
+      warnings->push_back(absl::StrCat(
+          run_folder_->path(),
+          " has epochs but no checkpoint: they are trained again"));
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Checkpoint> found = ReadCheckpoint(resume);
+  if (!found.ok()) return Annotate(found.status(), "checkpoint.resume");
+  resumed_ = *std::move(found);
+  if (LiesIn(resume, run_folder_->path())) return absl::OkStatus();
+  if (run_folder_->had_epochs()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "checkpoint.resume is ", resume, ", of another run than ",
+        run_folder_->path(),
+        ", which has epochs that did not begin there; use another name, or "
+        "'auto' to go on with them"));
+  }
+  // Before there is anything else: whoever is killed now begins there again.
+  return WriteFileAtomically(origin_file, AbsolutePath(resume));
+}
+
 void TrainerBase::CloseRun() {
   store_.reset();
   run_folder_.reset();
@@ -102,6 +141,7 @@ bool TrainerBase::CheckpointIsDue(int epochs, bool last) const {
 absl::Status TrainerBase::TakeCheckpoint() {
   NoteCheckpoint(store_->Wait());
   MR_ASSIGN_OR_RETURN(Checkpoint checkpoint, Snapshot());
+  MR_RETURN_IF_ERROR(Annotate(CheckFileNames(checkpoint), "SaveCheckpoint"));
   checkpointed_epochs_ = checkpoint.epochs();
   store_->Write(std::move(checkpoint));
   return absl::OkStatus();

@@ -123,6 +123,51 @@ TEST(CheckpointStoreTest, ADamagedOneIsPassedOverWithAWarning) {
   EXPECT_EQ(store.last(), temp / "checkpoint_000002");
 }
 
+TEST(CheckpointStoreTest, OneThatCannotBeReadNowIsNotPassedOver) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {});
+  for (const int epochs : {1, 2}) {
+    ASSERT_THAT(Write(store, After(epochs)), IsOk());
+  }
+  // For root, too: a loop of links is no file that is missing.
+  const std::string file = temp / "checkpoint_000002/worker_000/model.pt";
+  fs::rename(file, temp / "away");
+  fs::create_symlink(file, file);
+  std::vector<std::string> warnings;
+  const auto last = store.ReadLast(&warnings);
+  EXPECT_FALSE(last.ok());
+  EXPECT_THAT(last.status().message(), HasSubstr(file));
+  EXPECT_FALSE(absl::IsDataLoss(last.status())) << last.status();
+  EXPECT_THAT(warnings, IsEmpty());
+  fs::remove(file);
+  fs::rename(temp / "away", file);
+  EXPECT_EQ((*store.ReadLast(&warnings))->epochs(), 2);
+  // Nor is one of a version that is to come.
+  std::ofstream(temp / "checkpoint_000002/manifest.json") << R"({"format": 2})";
+  EXPECT_THAT(store.ReadLast(&warnings),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("of format 2")));
+  EXPECT_THAT(store.BeginAt(2, &warnings),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_THAT(temp.List(),
+              ElementsAre("checkpoint_000001", "checkpoint_000002"));
+}
+
+TEST(CheckpointStoreTest, IfAllAreDamagedNothingBeginsAnewByItself) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {});
+  for (const int epochs : {1, 2}) {
+    ASSERT_THAT(Write(store, After(epochs)), IsOk());
+    fs::resize_file(temp / (CheckpointName(epochs) + "/worker_000/model.pt"),
+                    3);
+  }
+  std::vector<std::string> warnings;
+  EXPECT_THAT(store.ReadLast(&warnings),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("none of the 2 checkpoints")));
+}
+
 TEST(CheckpointStoreTest, AnEmptyFolderHasNone) {
   TempFolder temp;
   CheckpointStore store(temp.path(), {});

@@ -235,11 +235,46 @@ TEST_F(TrainerCheckpointTest, APathIsGoneOnWithUnderANewNameToo) {
     EXPECT_EQ(Bytes(trainer.PullWeights()), weights);
     EXPECT_EQ(HistoryEpochs(temp_ / "another"), UpTo(5));
   }
+  // Once more, as after a kill: it goes on with its own.
   {
     CheckpointTrainer trainer(options);
+    const auto result = trainer.Train({.epochs = 5});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_EQ(result->checkpoint, temp_ / "another/checkpoint_000005");
+    EXPECT_EQ(HistoryEpochs(temp_ / "another"), UpTo(5));
+  }
+  // And before it has one, with either way to say it.
+  for (const std::string& resume :
+       {options.checkpoint.resume, std::string("auto")}) {
+    fs::remove_all(temp_ / "another");
+    CheckpointTrainer ends(options);
+    ends.at_epoch_end = [](int) { throw std::runtime_error("ends here"); };
+    EXPECT_THROW((void)ends.Train({.epochs = 5}), std::runtime_error);
+    EXPECT_FALSE(fs::exists(temp_ / "another/checkpoint_000003"));
+    EXPECT_EQ(HistoryEpochs(temp_ / "another"), UpTo(2));
+    TrainerOptions again = options;
+    again.checkpoint.resume = resume;
+    CheckpointTrainer trainer(again);
+    const auto result = trainer.Train({.epochs = 5});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_EQ(Losses(*result), losses);
+    EXPECT_EQ(Bytes(trainer.PullWeights()), weights);
+  }
+  // Epochs that did not begin there are not touched.
+  {
+    TrainerOptions own = options;
+    own.name = "own";
+    own.checkpoint.resume = "never";
+    {
+      CheckpointTrainer trainer(own);
+      ASSERT_THAT(trainer.Train({.epochs = 1}), IsOk());
+    }
+    own.checkpoint.resume = options.checkpoint.resume;
+    CheckpointTrainer trainer(own);
     EXPECT_THAT(trainer.Train({.epochs = 5}),
                 StatusIs(absl::StatusCode::kAlreadyExists,
                          HasSubstr("of another run")));
+    EXPECT_EQ(HistoryEpochs(temp_ / "own"), UpTo(1));
   }
   // In its own run, what was later makes way.
   options.name = "run";
