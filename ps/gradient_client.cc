@@ -108,6 +108,7 @@ absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Join(
         "with them where state_dir is set");
   }
   std::vector<PushTerms> terms;
+  push_is_open_ = false;
   last_sequence_ = 0;
   for (const JoinReply& reply : replies) {
     last_sequence_ = std::max(last_sequence_, reply.last_sequence);
@@ -145,14 +146,20 @@ absl::Status GradientClient::GiveUpTornGradient(
   // In rounds versions tell all, and clocks hold up nobody.
   if (in_rounds_) return absl::OkStatus();
   std::vector<size_t> behind;
-  std::vector<ObjectRef<PushReply>> calls;
   for (size_t i = 0; i < replies.size(); ++i) {
-    if (replies[i].last_sequence == last_sequence_) continue;
+    if (replies[i].last_sequence != last_sequence_) behind.push_back(i);
+  }
+  return LeaveOut(last_sequence_, behind);
+}
+
+absl::Status GradientClient::LeaveOut(int64_t sequence,
+                                      const std::vector<size_t>& shards) {
+  std::vector<ObjectRef<PushReply>> calls;
+  for (const size_t i : shards) {
     const GradientPush push = {
-        .id = {.worker = worker_id_, .sequence = last_sequence_},
+        .id = {.worker = worker_id_, .sequence = sequence},
         .version = shards_[i].held.version,
         .left_out = true};
-    behind.push_back(i);
     calls.push_back(CallTo<&ParameterServer::PushGradients, PushReply>(
         shards_[i].actor, ReadOnly<GradientPush>{push}));
   }
@@ -160,13 +167,28 @@ absl::Status GradientClient::GiveUpTornGradient(
   for (size_t k = 0; k < calls.size(); ++k) {
     absl::StatusOr<PushReply> reply = calls[k].Get();
     if (reply.ok()) {
-      shards_[behind[k]].held = std::move(reply->model);
+      shards_[shards[k]].held = std::move(reply->model);
     } else if (!absl::IsDeadlineExceeded(reply.status())) {
       // Its wait was too long; it is taken.
-      first_error.Update(Named(behind[k], reply.status()));
+      first_error.Update(Named(shards[k], reply.status()));
     }
   }
   return first_error;
+}
+
+absl::Status GradientClient::GiveUpOpenPush() {
+  if (!push_is_open_) return absl::OkStatus();
+  const int64_t sequence = last_sequence_ + 1;
+  if (IsSharded() && !in_rounds_) {
+    std::vector<size_t> behind;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      if (shards_[i].answered < sequence) behind.push_back(i);
+    }
+    MR_RETURN_IF_ERROR(LeaveOut(sequence, behind));
+  }
+  last_sequence_ = sequence;
+  push_is_open_ = false;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Whole() const {
@@ -222,6 +244,7 @@ absl::StatusOr<PushReply> GradientClient::Push(
   const std::vector<size_t> targets = TargetsOf(sequence);
   MR_ASSIGN_OR_RETURN(std::vector<GradientPush> pushes,
                       encoder_.Encode(gradients.value, sequence, targets));
+  push_is_open_ = true;
   std::vector<ObjectRef<PushReply>> calls;
   for (size_t k = 0; k < targets.size(); ++k) {
     const Shard& shard = shards_[targets[k]];
@@ -247,7 +270,8 @@ absl::StatusOr<PushReply> GradientClient::Push(
     } else if (!reply.ok()) {
       first_error.Update(Named(targets[k], reply.status()));
       // Others may come in its place.
-      if (absl::IsInvalidArgument(reply.status())) {
+      if (absl::IsInvalidArgument(reply.status()) ||
+          absl::IsInternal(reply.status())) {
         encoder_.Settle(targets[k], /*used=*/false);
       }
       continue;
@@ -263,6 +287,7 @@ absl::StatusOr<PushReply> GradientClient::Push(
   }
   if (!first_error.ok()) return first_error;
   last_sequence_ = sequence;
+  push_is_open_ = false;
   all.model.version = version();
   MR_ASSIGN_OR_RETURN(all.model.weights, Whole());
   encoder_.SetWeights(all.model.weights.value);
@@ -281,6 +306,7 @@ absl::Status GradientClient::PullShard(size_t shard) {
 
 absl::StatusOr<ReadOnly<NamedTensors>> GradientClient::Pull() {
   MR_RETURN_IF_ERROR(FindShards());
+  MR_RETURN_IF_ERROR(GiveUpOpenPush());
   std::vector<ObjectRef<PullReply>> calls;
   for (const Shard& shard : shards_) {
     calls.push_back(

@@ -103,6 +103,11 @@ class GradientClient {
   // A gradient that has reached some shards before this process's time will not
   // reach the others.
   absl::Status GiveUpTornGradient(const std::vector<JoinReply>& replies);
+  // This gradient counts as one that is left out, for these shards' clocks.
+  absl::Status LeaveOut(int64_t sequence, const std::vector<size_t>& shards);
+  // What was sent and not answered by all is not sent again: the next gradient
+  // has a number of its own.
+  absl::Status GiveUpOpenPush();
   // The parts of what is held, put together; those of the model's tensors that
   // are not cut are not copied.
   absl::StatusOr<ReadOnly<NamedTensors>> Whole() const;
@@ -115,6 +120,7 @@ class GradientClient {
   const int worker_id_;
   std::vector<Shard> shards_;  // Empty: not asked for yet.
   int64_t last_sequence_ = 0;  // Of its gradients that were answered by all.
+  bool push_is_open_ = false;  // The next one's number has been sent.
   bool in_rounds_ = false;
   GradientEncoder encoder_;
 };

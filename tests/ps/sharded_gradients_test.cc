@@ -429,6 +429,33 @@ TEST_F(TornPushTest, AsynchronouslyWhatIsLostIsCounted) {
   }
 }
 
+TEST_F(TornPushTest, AfterAPullTheNextGradientIsAnotherOne) {
+  for (const int shards : {1, 2}) {
+    SCOPED_TRACE(shards);
+    const auto server = StartServer({.sync_timeout_seconds = 1,
+                                     .num_shards = shards,
+                                     .mode = kAsync,
+                                     .num_workers = 2,
+                                     .max_staleness = 1},
+                                    "sgd", {{"lr", 1.0}});
+    GradientClient ahead(server, 0), slow(server, 1);
+    ASSERT_TRUE(ahead.Join(Filled(0), {}).ok());
+    ASSERT_TRUE(slow.Join(Filled(0), {}).ok());
+    ASSERT_TRUE(ahead.Push({Filled(1)}).ok());
+    // Both are used; their replies wait for the other worker, in vain.
+    EXPECT_TRUE(absl::IsDeadlineExceeded(ahead.Push({Filled(10)}).status()));
+    auto pulled = ahead.Pull();
+    ASSERT_TRUE(pulled.ok()) << pulled.status();
+    EXPECT_THAT(Values(pulled->value[0].second), Each(-11));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(ahead.Push({Filled(100)}).status()));
+    pulled = ahead.Pull();
+    ASSERT_TRUE(pulled.ok()) << pulled.status();
+    for (const auto& [name, tensor] : pulled->value) {
+      EXPECT_THAT(Values(tensor), Each(-111)) << name;
+    }
+  }
+}
+
 TEST_F(TornPushTest, ALateWorkerIsDroppedAndFindsItsWayBack) {
   const auto server = StartServer({.min_workers = 1,
                                    .sync_timeout_seconds = 2,
