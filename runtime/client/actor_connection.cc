@@ -241,6 +241,8 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
       avoid_reason_ = status;
       Connect();
     } else {
+      // Where gRPC does not get through either, the link was not at fault.
+      if (!was_connected && !stream_is_link_) avoid_link_.clear();
       if (was_connected && absl::Now() - connected_at_ >= kGoodStream) {
         EndTrouble();
       }
