@@ -22,6 +22,7 @@ constexpr size_t kBufferBytes = 64 << 10;
 // So much of one link, and the others have their turn.
 constexpr size_t kTurnBytes = 4 << 20;
 constexpr int kMaxSilentTicks = 4;
+constexpr int kMaxLingeringTicks = 2;
 constexpr uint32_t kAlive = 0;
 constexpr uint32_t kReading = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kHeaderBytes = 8;
@@ -57,11 +58,19 @@ bool IsBreak(int error) {
   }
 }
 
+bool IsTcp(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+         domain != AF_UNIX;
+}
+
 }  // namespace
 
 FrameLink::FrameLink(ScopedFd fd, Side side, uint64_t max_bytes,
                      absl::string_view preface)
     : side_(side),
+      lingers_(side == Side::kServer && IsTcp(fd.get())),
       loop_(LinkLoop::Next()),
       max_bytes_(max_bytes),
       buffer_(kBufferBytes),
@@ -173,9 +182,15 @@ void FrameLink::OnEvents(uint32_t events) {
     if (outgoing_.empty()) written = std::exchange(writing_, false);
     over = cancelled_ || (finishing_ && outgoing_.empty());
     status = cancel_status_;
+    if (over && !cancelled_ && !broken_ && lingers_) {
+      over = false;
+      if (!std::exchange(lingering_, true)) shutdown(socket_, SHUT_WR);
+    }
   }
   if (over) {
     End(status);
+  } else if (lingering_) {
+    Discard();
   } else {
     // Whoever writes so much that it takes the loop to do it has more soon, and
     // that is to go together.
@@ -187,6 +202,7 @@ void FrameLink::OnEvents(uint32_t events) {
 
 void FrameLink::OnLater() {
   if (ended_) return;
+  if (lingering_) return;
   // The user may take a frame: Read kicks.
   user_->OnLinkWritten();
 }
@@ -202,6 +218,20 @@ void FrameLink::Receive() {
   // replied and why it refused something are not lost.
   if (!ended_ && hung_up_ && !wanted_ && side_ == Side::kServer) {
     End(absl::UnavailableError("the other process closed the connection"));
+  }
+}
+
+void FrameLink::Discard() {
+  for (size_t turn = 0; readable_; ++turn) {
+    if (turn >= kTurnBytes / kBufferBytes) return loop_.Kick(this);
+    const ssize_t got =
+        recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      readable_ = false;
+    } else if (got <= 0) {
+      return End(absl::OkStatus());
+    }
   }
 }
 
@@ -309,6 +339,9 @@ bool FrameLink::Deliver() {
 
 void FrameLink::OnTick() {
   if (ended_) return;
+  if (lingering_ && ++lingering_ticks_ > kMaxLingeringTicks) {
+    return End(absl::OkStatus());
+  }
   if (side_ == Side::kServer) {
     absl::MutexLock lock(&mu_);
     if (!std::exchange(said_, false) && outgoing_.empty() && !finishing_) {

@@ -76,7 +76,8 @@ class FrameLink : public LinkLoopUser,
   // Anything came, if only a part of a frame.
   bool heard_ever() const { return heard_ever_; }
 
-  // Ends the link once all is written; nothing more is taken in.
+  // Ends the link once all is written; nothing more is taken in. Over TCP a
+  // server's ends once the caller has ended it too, or some 10 s later.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
   // Ends it at once.
   void Cancel(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -97,6 +98,8 @@ class FrameLink : public LinkLoopUser,
   // Hands out what has arrived in full; false: the user takes no more now, or
   // the link is over.
   bool Deliver();
+  // Reads what is not wanted any more, until the peer has closed.
+  void Discard();
   // Reads once; false: there is nothing, or the end.
   bool Fill();
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -109,6 +112,10 @@ class FrameLink : public LinkLoopUser,
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Side side_;
+  // Over TCP a socket that is closed before all that the peer sends is read
+  // takes along what it has sent and the peer has not got yet. So a server that
+  // is done says so, and closes once its caller has.
+  const bool lingers_;
   LinkLoop& loop_;
   std::atomic<uint64_t> max_bytes_;
   std::atomic<bool> wanted_ = false;  // The user takes a frame.
@@ -120,6 +127,8 @@ class FrameLink : public LinkLoopUser,
   bool hung_up_ = false;
   bool ended_ = false;
   bool in_events_ = false;
+  bool lingering_ = false;
+  int lingering_ticks_ = 0;
   bool heard_ = false;  // Since the last tick.
   int silent_ticks_ = 0;
   std::vector<char> buffer_;  // What was read is in [begin_, end_).

@@ -217,6 +217,28 @@ TEST_P(FrameLinkTest, AFinishedLinkDeliversWhatWasWritten) {
   EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
 }
 
+TEST_P(FrameLinkTest, WhatTheCallerStillSendsTakesNothingAway) {
+  // Nobody at the server takes these.
+  for (int i = 0; i < 10; ++i) {
+    caller_->Write(kLinkFrame, absl::Cord(Bytes(10000)), true);
+  }
+  // More than the sockets hold: it leaves while the caller reads.
+  const std::string reply = Bytes(24 << 20);
+  server_->Write(kLinkFrame, absl::Cord(reply), false);
+  server_->Write(kLinkEnd, absl::Cord("bye"), false);
+  server_->Finish();
+  at_caller_->Take(caller_.get(), 1);
+  ASSERT_TRUE(at_caller_->AwaitFrames(1));
+  EXPECT_TRUE(at_caller_->frames()[0].second == reply);
+  caller_->Write(kLinkFrame, absl::Cord("one more"), true);
+  at_caller_->Take(caller_.get(), 1000);
+  ASSERT_TRUE(at_caller_->AwaitFrames(2));
+  EXPECT_EQ(at_caller_->frames()[1],
+            std::make_pair(kLinkEnd, std::string("bye")));
+  EXPECT_EQ(at_caller_->AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(at_server_->AwaitEnd(), IsOk());
+}
+
 TEST_P(FrameLinkTest, ACallerTakesWhatCameBeforeTheEndHoweverLate) {
   server_->Write(kLinkFrame, absl::Cord("reply"), true);
   server_->Write(kLinkEnd, absl::Cord("bye"), true);
