@@ -75,12 +75,14 @@ HeadService::AttachNode(grpc::CallbackServerContext* context) {
   return NewNodeStream(state_, logs_, calls_);
 }
 
-grpc::ServerUnaryReactor* HeadService::RenewLease(
-    grpc::CallbackServerContext* context, const v1::RenewLeaseRequest* request,
-    v1::RenewLeaseResponse* response) {
-  absl::Status status = Admit(*context);
-  if (status.ok()) status = state_->RenewLease(request->node_id());
-  return Finish(context, status);
+grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>*
+HeadService::RenewLease(grpc::CallbackServerContext* context) {
+  if (absl::Status status = Admit(*context); !status.ok()) {
+    return new RefusedStream<
+        grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>>(
+        status);
+  }
+  return NewLeaseStream(state_);
 }
 
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>*

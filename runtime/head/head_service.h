@@ -42,10 +42,8 @@ class HeadService : public v1::Head::WithRawCallbackMethod_GetClusterState<
 
   grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* AttachNode(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* RenewLease(
-      grpc::CallbackServerContext* context,
-      const v1::RenewLeaseRequest* request,
-      v1::RenewLeaseResponse* response) override;
+  grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>*
+  RenewLease(grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* AttachDriver(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* HasPackage(

@@ -107,6 +107,34 @@ class NodeStream
   std::atomic<bool> cancelled_ = false;
 };
 
+// Reads and answers in turn: one operation at a time.
+class LeaseStream : public grpc::ServerBidiReactor<v1::RenewLeaseRequest,
+                                                   v1::RenewLeaseResponse> {
+ public:
+  explicit LeaseStream(ClusterState* state) : state_(state) {
+    StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    const absl::Status status = state_->RenewLease(request_.node_id());
+    if (!status.ok()) return Finish(ToGrpcStatus(status));
+    StartWrite(&response_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::CANCELLED);
+    StartRead(&request_);
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  ClusterState* const state_;
+  v1::RenewLeaseRequest request_;
+  v1::RenewLeaseResponse response_;
+};
+
 class DriverStream
     : public grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent> {
  public:
@@ -296,6 +324,11 @@ class PackageDownload : public grpc::ServerWriteReactor<v1::PackageChunk> {
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* NewNodeStream(
     ClusterState* state, LogRelay* logs, CallRecordRing* calls) {
   return new NodeStream(state, logs, calls);
+}
+
+grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>*
+NewLeaseStream(ClusterState* state) {
+  return new LeaseStream(state);
 }
 
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* NewDriverStream(

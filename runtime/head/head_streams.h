@@ -30,6 +30,10 @@ class RefusedStream : public Base {
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* NewNodeStream(
     ClusterState* state, LogRelay* logs, CallRecordRing* calls);
 
+// On which a worker daemon renews its lease. `state` outlives it.
+grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>*
+NewLeaseStream(ClusterState* state);
+
 // A driver's stream. `state` outlives it.
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>* NewDriverStream(
     ClusterState* state);

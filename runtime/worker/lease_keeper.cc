@@ -5,17 +5,17 @@
 #include <time.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/rpc/channel.h"
+#include "runtime/worker/lease_stream.h"
 
 namespace miniray {
 namespace {
 
-// Of the lease: when it is renewed, how long a renewal may take, and the pause
-// before the next try if it fails. Two whole tries fit before the lease ends.
-constexpr double kPeriod = 0.4;
+// Of the lease: how long a renewal may take, and the pause before the next try
+// if it fails. Two whole tries fit before the lease ends.
 constexpr double kPatience = 0.25;
 constexpr double kRetryPause = 0.05;
 // A node whose stream broke is lost after a third of the lease, unless it is
@@ -54,17 +54,17 @@ void LeaseKeeper::Loop() {
   absl::Duration last = MonotonicNow();
   bool refused_before = false;
   double pause = kPeriod;
+  std::optional<LeaseStream> stream;
   while (true) {
     if (!Await(pause)) return;
     const absl::Duration lease = link_->lease();
-    grpc::ClientContext context;
-    PrepareContext(&context, options_.token, kPatience * lease);
-    // Not to fail at once: only waiting calls drive a connection.
-    context.set_wait_for_ready(true);
-    v1::RenewLeaseRequest request;
-    request.set_node_id(link_->node_id());
-    v1::RenewLeaseResponse response;
-    const grpc::Status status = stub_->RenewLease(&context, request, &response);
+    // One that broke meanwhile says nothing about whether the head can be had.
+    if (!stream.has_value() || stream->broken()) {
+      stream.emplace(stub_, options_.token);
+    }
+    const grpc::Status status =
+        stream->Renew(link_->node_id(), kPatience * lease);
+    if (!status.ok()) stream.reset();
     if (stopping_.HasBeenNotified()) return;
     const bool lost =
         status.error_code() == grpc::StatusCode::UNAVAILABLE ||

@@ -20,6 +20,10 @@ namespace miniray {
 
 class LeaseKeeper {
  public:
+  // Of the lease, after which it is renewed: less than the third after which
+  // the head loses a node whose stream broke, even if it alone has noticed.
+  static constexpr double kPeriod = 0.3;
+
   struct Options {
     HostPort head;
     std::string token;

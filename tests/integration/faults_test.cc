@@ -77,7 +77,7 @@ TEST_F(FaultsTest, ADaemonBearsThemToo) {
   RealCluster::Options options;
   options.node_flags = {
       "--inject_faults=Head/AttachNode:reset=0.2;"
-      "Head/RenewLease:drop_request=0.3,drop_reply=0.3;"
+      "Head/RenewLease:drop_request=0.3,reset=0.3;"
       "Head/GetPackage:drop_request=1,limit=1;seed=9"};
   RealCluster real(options);
   const Cluster cluster = real.Connect();

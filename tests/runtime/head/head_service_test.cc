@@ -238,11 +238,12 @@ TEST_F(WrongTokenTest, EveryCallIsRefusedAndDoesNothing) {
       ExpectStreamRefused(stub_->AttachDriver(context.get()).get(),
                           Hello("intruder"), token);
     }
-    v1::RenewLeaseRequest renew;
-    renew.set_node_id("node");
-    v1::RenewLeaseResponse renewed;
-    ExpectRefused(Call(&v1::Head::Stub::RenewLease, renew, &renewed, token),
-                  token);
+    {
+      const auto context = Context(token);
+      v1::RenewLeaseRequest renew;
+      renew.set_node_id("node");
+      ExpectStreamRefused(stub_->RenewLease(context.get()).get(), renew, token);
+    }
     v1::HasPackageRequest has;
     has.set_package_id(package_id_);
     v1::HasPackageResponse present;
@@ -354,10 +355,15 @@ TEST_F(HeadServiceTest, AnActorFromItsCreationToItsEnd) {
   EXPECT_EQ(command.registered().lease_ms(), 10000);
   ASSERT_TRUE(node->Read(&command));
   EXPECT_EQ(command.start_actor().spec().actor_id(), "actor");
+  const auto lease_context = Context(token_);
+  const auto lease = stub_->RenewLease(lease_context.get());
   v1::RenewLeaseRequest renew;
   renew.set_node_id("node");
   v1::RenewLeaseResponse renewed;
-  EXPECT_THAT(Call(&v1::Head::Stub::RenewLease, renew, &renewed), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(lease->Write(renew));
+    ASSERT_TRUE(lease->Read(&renewed));
+  }
 
   v1::NodeMessage message;
   message.mutable_actor_started()->set_actor_id("actor");
@@ -396,8 +402,9 @@ TEST_F(HeadServiceTest, AnActorFromItsCreationToItsEnd) {
               IsOk());
   ASSERT_EQ(state.nodes_size(), 1);
   EXPECT_EQ(state.nodes(0).state(), v1::NODE_STATE_DEAD);
-  EXPECT_THAT(Call(&v1::Head::Stub::RenewLease, renew, &renewed),
-              StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_TRUE(lease->Write(renew));
+  EXPECT_FALSE(lease->Read(&renewed));
+  EXPECT_EQ(lease->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(HeadServiceTest, AQueryThatIsNoMessageIsRefused) {

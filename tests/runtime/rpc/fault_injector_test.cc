@@ -141,9 +141,9 @@ class FakeHead : public v1::Head::CallbackService {
   }
   ~FakeHead() override { server_->Shutdown(absl::ToChronoTime(absl::Now())); }
 
-  grpc::ServerUnaryReactor* RenewLease(grpc::CallbackServerContext* context,
-                                       const v1::RenewLeaseRequest*,
-                                       v1::RenewLeaseResponse*) override {
+  grpc::ServerUnaryReactor* HasPackage(grpc::CallbackServerContext* context,
+                                       const v1::HasPackageRequest*,
+                                       v1::HasPackageResponse*) override {
     ++arrived;
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
@@ -189,11 +189,11 @@ class FakeHead : public v1::Head::CallbackService {
   std::unique_ptr<grpc::Server> server_;
 };
 
-absl::Status Renew(v1::Head::Stub* stub) {
+absl::Status Ask(v1::Head::Stub* stub) {
   grpc::ClientContext context;
   PrepareContext(&context, "", absl::Seconds(20));
-  v1::RenewLeaseResponse response;
-  return FromGrpcStatus(stub->RenewLease(&context, {}, &response));
+  v1::HasPackageResponse response;
+  return FromGrpcStatus(stub->HasPackage(&context, {}, &response));
 }
 
 class FaultyCallsTest : public ::testing::Test {
@@ -203,31 +203,31 @@ class FaultyCallsTest : public ::testing::Test {
 };
 
 TEST_F(FaultyCallsTest, ADroppedRequestNeverArrives) {
-  ASSERT_THAT(UseFaults("RenewLease:drop_request=1,limit=3"), IsOk());
+  ASSERT_THAT(UseFaults("HasPackage:drop_request=1,limit=3"), IsOk());
   const auto stub = head_.Stub();
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(Renew(stub.get()), StatusIs(absl::StatusCode::kUnavailable,
-                                            HasSubstr("request was dropped")));
+    EXPECT_THAT(Ask(stub.get()), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("request was dropped")));
   }
   EXPECT_EQ(head_.arrived, 0);
-  EXPECT_THAT(Renew(stub.get()), IsOk());
+  EXPECT_THAT(Ask(stub.get()), IsOk());
   EXPECT_EQ(head_.arrived, 1);
 }
 
 TEST_F(FaultyCallsTest, ADroppedReplyIsOfACallThatRan) {
   ASSERT_THAT(UseFaults("Head/*:drop_reply=1,limit=1"), IsOk());
   const auto stub = head_.Stub();
-  EXPECT_THAT(Renew(stub.get()), StatusIs(absl::StatusCode::kUnavailable,
-                                          HasSubstr("reply was dropped")));
+  EXPECT_THAT(Ask(stub.get()), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("reply was dropped")));
   EXPECT_EQ(head_.arrived, 1);
-  EXPECT_THAT(Renew(stub.get()), IsOk());
+  EXPECT_THAT(Ask(stub.get()), IsOk());
 }
 
 TEST_F(FaultyCallsTest, ADelayedCallArrivesLater) {
   ASSERT_THAT(UseFaults("*:delay=1@80ms,limit=1"), IsOk());
   const auto stub = head_.Stub();
   const absl::Time start = absl::Now();
-  EXPECT_THAT(Renew(stub.get()), IsOk());
+  EXPECT_THAT(Ask(stub.get()), IsOk());
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(80));
 }
 
@@ -238,8 +238,8 @@ TEST_F(FaultyCallsTest, CallbacksAreServedLikeBlockingCalls) {
   constexpr int kCalls = 200;
   struct Pending {
     grpc::ClientContext context;
-    v1::RenewLeaseRequest request;
-    v1::RenewLeaseResponse response;
+    v1::HasPackageRequest request;
+    v1::HasPackageResponse response;
   };
   std::vector<std::unique_ptr<Pending>> calls;
   std::atomic<int> done = 0, failed = 0;
@@ -247,7 +247,7 @@ TEST_F(FaultyCallsTest, CallbacksAreServedLikeBlockingCalls) {
     calls.push_back(std::make_unique<Pending>());
     Pending* const call = calls.back().get();
     PrepareContext(&call->context, "", absl::Seconds(20));
-    stub->async()->RenewLease(&call->context, &call->request, &call->response,
+    stub->async()->HasPackage(&call->context, &call->request, &call->response,
                               [&](grpc::Status status) {
                                 if (!status.ok()) ++failed;
                                 ++done;
@@ -304,7 +304,7 @@ TEST_F(FaultyCallsTest, OthersAreLeftAlone) {
   ASSERT_THAT(UseFaults("KillActor:drop_request=1;ActorService/*:reset=1"),
               IsOk());
   const auto stub = head_.Stub();
-  for (int i = 0; i < 10; ++i) EXPECT_THAT(Renew(stub.get()), IsOk());
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Ask(stub.get()), IsOk());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,7 +31,9 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 // Accepts the first stream, and no other. Takes every renewal.
 class FakeHead : public v1::Head::Service {
  public:
-  explicit FakeHead(absl::Duration lease) : lease_(lease) {
+  explicit FakeHead(absl::Duration lease,
+                    int renewals_a_stream = std::numeric_limits<int>::max())
+      : lease_(lease), renewals_a_stream_(renewals_a_stream) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                              &port_);
@@ -61,11 +64,21 @@ class FakeHead : public v1::Head::Service {
     return no;
   }
 
-  grpc::Status RenewLease(grpc::ServerContext*, const v1::RenewLeaseRequest*,
-                          v1::RenewLeaseResponse*) override {
-    absl::MutexLock lock(&mu_);
-    renewals_.push_back(absl::Now());
-    return grpc::Status::OK;
+  // `renewals_a_stream_` are answered; then the stream breaks.
+  grpc::Status RenewLease(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::RenewLeaseResponse, v1::RenewLeaseRequest>*
+          stream) override {
+    v1::RenewLeaseRequest request;
+    for (int left = renewals_a_stream_; left > 0 && stream->Read(&request);
+         --left) {
+      {
+        absl::MutexLock lock(&mu_);
+        renewals_.push_back(absl::Now());
+      }
+      stream->Write(v1::RenewLeaseResponse());
+    }
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "enough renewed");
   }
 
   void BreakTheStream() { broken_.Notify(); }
@@ -86,6 +99,7 @@ class FakeHead : public v1::Head::Service {
 
  private:
   const absl::Duration lease_;
+  const int renewals_a_stream_;
   int port_ = 0;
   absl::Notification broken_;
   absl::Mutex mu_;
@@ -123,7 +137,7 @@ class Node {
   std::unique_ptr<LeaseKeeper> keeper_;
 };
 
-TEST(LeaseKeeperTest, RenewsAfterFourTenthsOfTheLease) {
+TEST(LeaseKeeperTest, RenewsAfterThreeTenthsOfTheLease) {
   const absl::Duration lease = absl::Seconds(2);
   FakeHead head(lease);
   Node node(head);
@@ -131,8 +145,20 @@ TEST(LeaseKeeperTest, RenewsAfterFourTenthsOfTheLease) {
   ASSERT_THAT(node.Start(), IsOk());
   const std::vector<absl::Time> renewals = head.Renewals(2);
   ASSERT_GE(renewals.size(), 2);
-  EXPECT_GE(renewals[0] - begin, 0.4 * lease);
-  EXPECT_GE(renewals[1] - renewals[0], 0.35 * lease);
+  EXPECT_GE(renewals[0] - begin, 0.3 * lease);
+  EXPECT_GE(renewals[1] - renewals[0], 0.25 * lease);
+}
+
+// Each stream breaks right after its first renewal: the next one still comes at
+// its time, not after a try that fails.
+TEST(LeaseKeeperTest, ABrokenStreamIsReplaced) {
+  const absl::Duration lease = absl::Seconds(3);
+  FakeHead head(lease, /*renewals_a_stream=*/1);
+  Node node(head);
+  ASSERT_THAT(node.Start(), IsOk());
+  const std::vector<absl::Time> renewals = head.Renewals(3);
+  ASSERT_GE(renewals.size(), 3);
+  EXPECT_LT(renewals[2] - renewals[0], 2 * lease);
 }
 
 // The head loses a node whose stream broke after a third of the lease.
