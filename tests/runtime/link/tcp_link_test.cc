@@ -150,7 +150,8 @@ class TcpLinkTest : public testing::Test {
           ++*made;
           return MakeChannel(to);
         });
-    options.lookup = std::make_shared<FakeHead>(info)->lookup();
+    head_ = std::make_shared<FakeHead>(info);
+    options.lookup = head_->lookup();
     ActorIdentity actor;
     actor.actor_id = "actor-1";
     actor.class_name = "Adder";
@@ -190,6 +191,7 @@ class TcpLinkTest : public testing::Test {
   std::unique_ptr<ActorServer> server_;
   const std::shared_ptr<std::atomic<int>> channels_made_ =
       std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<FakeHead> head_;  // Of the last connection.
   std::vector<std::shared_ptr<ActorConnection>> connections_;
 };
 
@@ -235,6 +237,28 @@ TEST_F(TcpLinkTest, WhereLinksAreSwallowedCallsGoThroughGrpc) {
   proxy.Cut();
   EXPECT_THAT(Add(connection.get(), 1), IsOkAndHolds(6));
   EXPECT_EQ(*channels_made_, 1);
+}
+
+// Once gRPC has failed as well, all that lets only links through is no way out.
+TEST_F(TcpLinkTest, WhereGrpcFailsTooALinkIsTriedAgain) {
+  Serve();
+  TcpProxy proxy(address());
+  proxy.Refuse(true);
+  const auto connection = Connect(proxy.address());
+  CallRequest request;
+  request.method = "Add";
+  request.args = {*EncodeValue(int64_t{5})};
+  const auto call = connection->Call(std::move(request));
+  // The head is asked first, and after each time that neither got through.
+  const absl::Time deadline = absl::Now() + kLong;
+  while (head_->lookups() < 3 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  ASSERT_GE(head_->lookups(), 3);
+  EXPECT_GE(*channels_made_, 1);
+  proxy.Swallow("PRI * HTTP/2.0");
+  proxy.Refuse(false);
+  EXPECT_THAT(call->Wait(kLong), IsOk());
 }
 
 TEST_F(TcpLinkTest, TheTokenIsAskedFor) {
