@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/actor/link_call_stream.h"
+#include "runtime/actor/link_places.h"
 #include "runtime/actor/newcomer.h"
 #include "runtime/link/link_loop.h"
 #include "runtime/link/tcp_socket.h"
@@ -45,7 +46,8 @@ class Listener : public LinkLoopUser,
         // So many links of both kinds leave enough files for what else the
         // process does; callers beyond use gRPC, where all of a process share
         // one connection.
-        max_streams_(std::min<size_t>(FileLimit() / (pass_on_ ? 8 : 4), 4096)),
+        places_(std::make_shared<LinkPlaces>(
+            std::min<size_t>(FileLimit() / (pass_on_ ? 8 : 4), 4096))),
         max_strangers_(std::min<size_t>(FileLimit() / 8, 256)),
         fd_(std::move(fd)) {}
 
@@ -126,9 +128,9 @@ class Listener : public LinkLoopUser,
 
   void Open(ScopedFd fd, std::string peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
-    if (streams_.size() >= max_streams_) return;
-    auto stream = std::make_shared<LinkCallStream>(options_, std::move(fd),
-                                                   std::move(peer));
+    if (places_->full()) return;
+    auto stream = std::make_shared<LinkCallStream>(
+        options_, places_, std::move(fd), std::move(peer));
     streams_.push_back(stream);
     stream->Start();
     Add({{}, stream});
@@ -158,7 +160,7 @@ class Listener : public LinkLoopUser,
   const std::shared_ptr<const LinkCallServer::Options> options_;
   const LinkCallServer::PassOn pass_on_;
   LinkLoop& loop_;
-  const size_t max_streams_;
+  const std::shared_ptr<LinkPlaces> places_;
   const size_t max_strangers_;
 
   absl::Mutex mu_;

@@ -18,9 +18,10 @@ constexpr char kMethod[] = "Channel";
 }  // namespace
 
 LinkCallStream::LinkCallStream(
-    std::shared_ptr<const LinkCallServer::Options> options, ScopedFd fd,
-    std::string peer)
+    std::shared_ptr<const LinkCallServer::Options> options,
+    std::shared_ptr<LinkPlaces> places, ScopedFd fd, std::string peer)
     : options_(std::move(options)),
+      places_(std::move(places)),
       peer_(std::move(peer)),
       link_(std::make_shared<FrameLink>(std::move(fd), FrameLink::Side::kServer,
                                         kMaxLinkHelloBytes)) {}
@@ -72,6 +73,7 @@ void LinkCallStream::OnLinkWritten() {
 
 void LinkCallStream::OnLinkEnded(const absl::Status&) {
   finished_ = true;
+  if (admitted_) places_->GiveBack();
   if (session_ != nullptr) actor_->OnStreamEnded(session_.get(), this);
 }
 
@@ -90,6 +92,9 @@ absl::Status LinkCallStream::Greet(const absl::Cord& bytes) {
                      options_->token, peer_, kMethod);
       !status.ok()) {
     return status;
+  }
+  if (!places_->Take()) {
+    return absl::UnavailableError("the actor has no room for one more link");
   }
   admitted_ = true;
   link_->set_max_bytes(kMaxMessageBytes);

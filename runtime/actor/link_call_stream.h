@@ -14,6 +14,7 @@
 #include "runtime/actor/call_session.h"
 #include "runtime/actor/hosted_actor.h"
 #include "runtime/actor/link_call_server.h"
+#include "runtime/actor/link_places.h"
 #include "runtime/base/files.h"
 #include "runtime/link/frame_link.h"
 
@@ -28,13 +29,14 @@ class LinkCallStream : public SessionStream,
                        public FrameLinkUser,
                        public std::enable_shared_from_this<LinkCallStream> {
  public:
-  // peer: who calls, for the log.
+  // places: one is taken while it is admitted. peer: who calls, for the log.
   LinkCallStream(std::shared_ptr<const LinkCallServer::Options> options,
-                 ScopedFd fd, std::string peer);
+                 std::shared_ptr<LinkPlaces> places, ScopedFd fd,
+                 std::string peer);
 
   void Start();
 
-  // Its caller has shown the token.
+  // Its caller has shown the token, and there was a place.
   bool admitted() const { return admitted_; }
 
   // SessionStream.
@@ -52,6 +54,7 @@ class LinkCallStream : public SessionStream,
   absl::Status Greet(const absl::Cord& bytes);
 
   const std::shared_ptr<const LinkCallServer::Options> options_;
+  const std::shared_ptr<LinkPlaces> places_;
   const std::string peer_;
   const std::shared_ptr<FrameLink> link_;
   std::atomic<bool> admitted_ = false;

@@ -4,10 +4,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -75,6 +77,13 @@ class RawConnection {
   void Say(const std::string& bytes) {
     // The other end may have closed it.
     if (send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return;
+  }
+  // So many bytes, or those that come before the end.
+  std::string Read(size_t size) {
+    std::string all(size, '\0');
+    const ssize_t got = recv(fd_.get(), all.data(), size, MSG_WAITALL);
+    all.resize(got < 0 ? 0 : static_cast<size_t>(got));
+    return all;
   }
   // What comes until the other end closes the connection; nothing if it does
   // not.
@@ -354,6 +363,63 @@ TEST_F(TcpLinkTest, ACrowdThatSaysLittleKeepsNobodyOut) {
   EXPECT_TRUE(crowd.front()->ReadToEnd().has_value());
   EXPECT_TRUE(crowd.back()->ReadToEnd().has_value());
   EXPECT_GT(absl::Now() - start, absl::Seconds(5));
+}
+
+// Those who have not shown the token take no place from those who have.
+TEST_F(TcpLinkTest, StrangersTakeNoCallersPlace) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // 128 links over TCP, and as many strangers.
+  rlimit files = before;
+  files.rlim_cur = std::min<rlim_t>(1024, before.rlim_max);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  Serve();
+  constexpr int kCallers = 40, kStrangers = 100;
+  for (int i = 0; i < kCallers; ++i) {
+    EXPECT_THAT(Add(Connect(address()).get(), 0), IsOk());
+  }
+  EXPECT_EQ(*channels_made_, 0);
+  const std::string begun = absl::StrCat(
+      kLinkPreface, Frame(kLinkHello, Hello(kToken, kVersion)).substr(0, 20));
+  std::vector<std::unique_ptr<RawConnection>> strangers;
+  for (int i = 0; i < kStrangers; ++i) {
+    strangers.push_back(std::make_unique<RawConnection>(address()));
+    strangers.back()->Say(begun);
+  }
+  // The actor takes them for links: it tells each that it lives.
+  for (const auto& stranger : strangers) {
+    EXPECT_EQ(stranger->Read(8), Frame(0, ""));
+  }
+  EXPECT_THAT(Add(Connect(address()).get(), 0), IsOk());
+  EXPECT_EQ(*channels_made_, 0);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST_F(TcpLinkTest, CallersBeyondThePlacesUseGrpc) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit files = before;
+  files.rlim_cur = 256;  // 32 links over TCP.
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  Serve();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_THAT(Add(Connect(address()).get(), 1), IsOkAndHolds(i + 1));
+  }
+  EXPECT_EQ(*channels_made_, 0);
+  const auto late = Connect(address());
+  EXPECT_THAT(Add(late.get(), 1), IsOkAndHolds(33));
+  EXPECT_EQ(*channels_made_, 1);
+  // A place that is given up is there for the next.
+  connections_.front()->Close(absl::CancelledError("it is done"));
+  const absl::Time deadline = absl::Now() + kLong;
+  while (absl::Now() < deadline) {
+    const int made = *channels_made_;
+    EXPECT_THAT(Add(Connect(address()).get(), 0), IsOk());
+    if (*channels_made_ == made) return;
+    connections_.back()->Close(absl::CancelledError("it is done"));
+  }
+  FAIL() << "no place was given back";
 }
 
 TEST_F(TcpLinkTest, ACallersStreamEndsWhereNobodyListens) {
