@@ -195,7 +195,7 @@ void ActorConnection::Connect() {
 
 Transport ActorConnection::WayToActor() const {
   // Only TLS proves who a user is, and only channels have faults.
-  return avoid_link_ == info_.address() || !TlsDir().empty() ||
+  return fallback_.Avoids(info_.address(), absl::Now()) || !TlsDir().empty() ||
                  !FaultInterceptors().empty()
              ? Transport::kGrpc
              : options_.transport;
@@ -237,12 +237,13 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
       GoIdle();
     } else if (stream_is_link_ && !was_connected &&
                status.code() == absl::StatusCode::kUnavailable) {
-      avoid_link_ = info_.address();
-      avoid_reason_ = status;
+      fallback_.OnNoSession(info_.address(), status);
       Connect();
     } else {
-      // Where gRPC does not get through either, the link was not at fault.
-      if (!was_connected && !stream_is_link_) avoid_link_.clear();
+      if (!was_connected && !stream_is_link_) fallback_.OnGrpcFailed();
+      if (was_connected && stream_is_link_ && !sent_.empty()) {
+        fallback_.OnBroken(info_.address(), absl::Now(), status);
+      }
       if (was_connected && absl::Now() - connected_at_ >= kGoodStream) {
         EndTrouble();
       }
@@ -267,13 +268,13 @@ void ActorConnection::OnStreamEnded(ActorStream* stream,
 void ActorConnection::OnSession(const SessionMessage& session,
                                 Outcomes* outcomes) {
   state_ = State::kConnected;
-  if (!stream_is_link_ && avoid_link_ == info_.address()) {
-    LOG_FIRST_N(WARNING, 10)
-        << actor_.ToString() << " at " << avoid_link_
-        << " is called through gRPC: " << avoid_reason_.message();
-  }
-  avoid_link_.clear();
   connected_at_ = absl::Now();
+  if (!stream_is_link_ && fallback_.Avoids(info_.address(), connected_at_)) {
+    LOG_FIRST_N(WARNING, 10)
+        << actor_.ToString() << " at " << info_.address()
+        << " is called through gRPC: " << fallback_.reason().message();
+  }
+  fallback_.OnSession(connected_at_);
   shares_calls_ = session.reads_memory;
   const absl::StatusOr<SegmentName> probe =
       SegmentName::Parse(session.shared_memory);

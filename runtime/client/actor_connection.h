@@ -37,6 +37,7 @@
 #include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
 #include "runtime/client/channel_pool.h"
+#include "runtime/client/link_fallback.h"
 #include "runtime/link/transport.h"
 #include "runtime/wire/call_messages.h"
 
@@ -218,9 +219,7 @@ class ActorConnection : public CallOwner,
   v1::ActorInfo info_ ABSL_GUARDED_BY(mu_);  // As last heard from the head.
   std::shared_ptr<ActorStream> stream_ ABSL_GUARDED_BY(mu_);
   bool stream_is_link_ ABSL_GUARDED_BY(mu_) = false;
-  // A link to this address led nowhere, and why; until a session is there.
-  std::string avoid_link_ ABSL_GUARDED_BY(mu_);
-  absl::Status avoid_reason_ ABSL_GUARDED_BY(mu_);
+  LinkFallback fallback_ ABSL_GUARDED_BY(mu_);
 
   // The session. Its id is empty before the first stream to a process.
   std::string session_id_ ABSL_GUARDED_BY(mu_);

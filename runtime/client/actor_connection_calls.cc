@@ -313,6 +313,7 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
     pending_bytes_ -= call.body.size();
     unsent_.Done(call);
     if (trouble_since_ != absl::InfiniteFuture()) EndTrouble();
+    if (stream_is_link_) fallback_.OnReply();
     Outcome& outcome = outcomes->emplace_back();
     outcome.state = std::move(call.state);
     outcome.state->set_owner_data(nullptr);

@@ -38,6 +38,7 @@ struct TcpProxy::Link {
   ScopedFd client, server;
   std::atomic<int64_t> left = 0;  // Bytes until it breaks; 0 at first: never.
   bool limited = false;
+  std::atomic<bool> answered = false;
 
   // Both ends learn of it as of a broken link, and what is under way is lost.
   void Break() {
@@ -65,6 +66,7 @@ TcpProxy::TcpProxy(const std::string& target) : target_port_(PortOf(target)) {
 
 TcpProxy::~TcpProxy() {
   ending_ = true;
+  Hold(false);
   shutdown(listener_.get(), SHUT_RDWR);
   acceptor_.join();
   Cut();
@@ -85,6 +87,16 @@ void TcpProxy::CutAfter(int64_t min_bytes, int64_t max_bytes) {
 void TcpProxy::Swallow(const std::string& first) {
   absl::MutexLock lock(&mu_);
   swallowed_ = first;
+}
+
+void TcpProxy::BreakOnceAnswered(const std::string& first) {
+  absl::MutexLock lock(&mu_);
+  broken_ = first;
+}
+
+void TcpProxy::Hold(bool hold) {
+  absl::MutexLock lock(&mu_);
+  hold_ = hold;
 }
 
 void TcpProxy::Cut() {
@@ -136,17 +148,24 @@ void TcpProxy::Carry(const std::shared_ptr<Link>& link, int from, int to) {
   std::vector<char> buffer(16384);
   bool first = true;
   bool swallow = false;
+  bool breaks = false;
+  const bool from_caller = from == link->client.get();
   while (true) {
     const ssize_t n = read(from, buffer.data(), buffer.size());
     if (n <= 0) break;
-    if (std::exchange(first, false) && from == link->client.get()) {
+    if (std::exchange(first, false) && from_caller) {
+      const absl::string_view said(buffer.data(), static_cast<size_t>(n));
       absl::MutexLock lock(&mu_);
-      swallow = !swallowed_.empty() &&
-                absl::StartsWith(
-                    absl::string_view(buffer.data(), static_cast<size_t>(n)),
-                    swallowed_);
+      swallow = !swallowed_.empty() && absl::StartsWith(said, swallowed_);
+      breaks = !broken_.empty() && absl::StartsWith(said, broken_);
     }
     if (swallow) continue;
+    if (breaks && link->answered) break;
+    {
+      absl::MutexLock lock(&mu_);
+      auto carries = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !hold_; };
+      mu_.Await(absl::Condition(&carries));
+    }
     ssize_t part = n;
     if (link->limited) {
       const int64_t left = link->left.fetch_sub(n);
@@ -158,6 +177,7 @@ void TcpProxy::Carry(const std::shared_ptr<Link>& link, int from, int to) {
       if (written <= 0) break;
       done += written;
     }
+    if (!from_caller) link->answered = true;
     bytes_ += part;
     if (part < n) break;
   }

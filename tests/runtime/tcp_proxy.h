@@ -35,6 +35,11 @@ class TcpProxy {
   // New connections whose first bytes are these stay without an answer, and
   // nothing of them is passed on; empty: none.
   void Swallow(const std::string& first);
+  // New connections whose first bytes are these break with the first bytes that
+  // come from the caller once it was answered, which are lost; empty: none.
+  void BreakOnceAnswered(const std::string& first);
+  // While it is so, connections stay as they are and carry nothing.
+  void Hold(bool hold);
   // Breaks all connections now.
   void Cut();
 
@@ -58,6 +63,8 @@ class TcpProxy {
   int64_t min_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t max_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::string swallowed_ ABSL_GUARDED_BY(mu_);
+  std::string broken_ ABSL_GUARDED_BY(mu_);
+  bool hold_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_;  // Of the acceptor, until it has ended.
   std::thread acceptor_;

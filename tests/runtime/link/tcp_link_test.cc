@@ -33,6 +33,7 @@
 #include "runtime/base/version.h"
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/actor_stream.h"
+#include "runtime/client/link_fallback.h"
 #include "runtime/link/link_call.h"
 #include "runtime/link/tcp_socket.h"
 #include "runtime/link/transport.h"
@@ -268,6 +269,23 @@ TEST_F(TcpLinkTest, WhereGrpcFailsTooALinkIsTriedAgain) {
   proxy.Swallow("PRI * HTTP/2.0");
   proxy.Refuse(false);
   EXPECT_THAT(call->Wait(kLong), IsOk());
+}
+
+// As something in between does that looks at what it does not know: it lets the
+// session through, and breaks the connection then.
+TEST_F(TcpLinkTest, WhereLinksBreakAtOnceCallsGoThroughGrpc) {
+  Serve();
+  TcpProxy proxy(address());
+  proxy.BreakOnceAnswered(std::string(kLinkPreface));
+  const auto connection = Connect(proxy.address());
+  EXPECT_THAT(Add(connection.get(), 5), IsOkAndHolds(5));
+  EXPECT_EQ(*channels_made_, 1);
+  EXPECT_EQ(proxy.connections(), LinkFallback::kMaxUseless + 1);
+  EXPECT_THAT(Add(connection.get(), 1), IsOkAndHolds(6));
+  // Links rest, though this stream breaks.
+  proxy.Cut();
+  EXPECT_THAT(Add(connection.get(), 1), IsOkAndHolds(7));
+  EXPECT_GE(proxy.connections(), LinkFallback::kMaxUseless + 2);
 }
 
 TEST_F(TcpLinkTest, TheTokenIsAskedFor) {
