@@ -155,7 +155,8 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
       continue;
     }
     absl::MutexLock lock(&mu_);
-    registered_ = attached_ = true;
+    registered_ = true;
+    attachment_ = ++attachments_;
     replaced_ids_.clear();
     lease_ = absl::Milliseconds(command.registered().lease_ms());
     *backoff = kFirstBackoff;
@@ -164,7 +165,7 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
   }
   {
     absl::MutexLock lock(&mu_);
-    attached_ = false;
+    attachment_ = 0;
     stream_ = nullptr;
     context_ = nullptr;
     auto idle = [this] {
@@ -251,9 +252,10 @@ bool HeadLink::TrySend(v1::NodeMessage message) {
   return true;
 }
 
-void HeadLink::Redial() {
+void HeadLink::Redial(int64_t attachment) {
   absl::MutexLock lock(&mu_);
-  if (context_ != nullptr) context_->TryCancel();
+  if (attachment == 0 || attachment != attachment_) return;
+  context_->TryCancel();
 }
 
 void HeadLink::FallSilent() {
@@ -310,9 +312,9 @@ std::string HeadLink::node_id() const {
   return node_id_;
 }
 
-bool HeadLink::attached() const {
+int64_t HeadLink::attachment() const {
   absl::MutexLock lock(&mu_);
-  return attached_;
+  return attachment_;
 }
 
 absl::Duration HeadLink::lease() const {

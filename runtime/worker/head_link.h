@@ -5,6 +5,7 @@
 #define MINIRAY_RUNTIME_WORKER_HEAD_LINK_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <string>
@@ -60,8 +61,9 @@ class HeadLink {
   // queued, where kMaxQueuedBytes wait already.
   bool TrySend(v1::NodeMessage message);
 
-  // Cuts the stream, and dials again.
-  void Redial();
+  // Cuts the stream that attachment() told of, and dials again. Nothing if the
+  // head has accepted another one since.
+  void Redial(int64_t attachment);
   // Cuts the stream, and does not dial before StartAnew: what ends from now on
   // ends because the node starts anew, and the head is not to hear of it from
   // the old one, or it would start an actor there once more.
@@ -72,8 +74,10 @@ class HeadLink {
   void Stop();
 
   std::string node_id() const;
-  // The head has accepted the node's stream, which has not ended since.
-  bool attached() const;
+  // The number of the stream that the head has accepted, and which has not
+  // ended since; 0: there is none.
+  int64_t attachment() const;
+  bool attached() const { return attachment() != 0; }
   // As the head wants it; a guess before it was heard.
   absl::Duration lease() const;
 
@@ -104,7 +108,8 @@ class HeadLink {
   std::vector<std::string> replaced_ids_ ABSL_GUARDED_BY(mu_);
   absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(9);
   bool registered_ ABSL_GUARDED_BY(mu_) = false;  // Once at least.
-  bool attached_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t attachment_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t attachments_ ABSL_GUARDED_BY(mu_) = 0;  // So many there were.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool silent_ ABSL_GUARDED_BY(mu_) = false;  // Until StartAnew.
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -57,6 +58,7 @@ void LeaseKeeper::Loop() {
   std::optional<LeaseStream> stream;
   while (true) {
     if (!Await(pause)) return;
+    const int64_t attachment = link_->attachment();
     const absl::Duration lease = link_->lease();
     // One that broke meanwhile says nothing about whether the head can be had.
     if (!stream.has_value() || stream->broken()) {
@@ -102,10 +104,10 @@ void LeaseKeeper::Loop() {
       }
     }
     // We were silent for too long and given up, or the head is another one.
-    // The stream need not have noticed.
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND &&
-        link_->attached()) {
-      link_->Redial();
+    // The stream need not have noticed; but one that came after the question
+    // has.
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
+      link_->Redial(attachment);
     }
   }
 }
