@@ -12,6 +12,11 @@
 #include "runtime/head/cluster_state.h"
 
 namespace miniray {
+namespace {
+
+constexpr absl::Duration kWarningPeriod = absl::Minutes(5);
+
+}  // namespace
 
 absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
                                         std::shared_ptr<NodeLink> link) {
@@ -46,6 +51,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     node.info.set_object_address(request.object_address());
     node.info.set_pid(request.pid());
     node.info.set_state(v1::NODE_STATE_ALIVE);
+    node.info.clear_death_cause();
     *node.info.mutable_labels() = request.labels();
     node.info.set_object_address(request.object_address());
     node.link = std::move(link);
@@ -126,6 +132,8 @@ void ClusterState::NodeDisconnected(const std::string& node_id,
   it->second.link.reset();
   if (it->second.info.state() != v1::NODE_STATE_ALIVE) return;
   it->second.info.set_state(v1::NODE_STATE_DISCONNECTED);
+  it->second.link_end = options_.clock();
+  it->second.next_warning = absl::InfinitePast();
   ++node_epoch_;  // Who waits for it is told so.
   NodeChanged(it->second, /*gained=*/false);
   // A daemon that lives dials again at once; a stream that broke without that
@@ -181,6 +189,19 @@ void ClusterState::AfterStandstill(absl::Duration length) {
     }
   }
   for (auto& [id, job] : jobs_) job.grace_end += length;
+}
+
+void ClusterState::TellOfNoStream(absl::Time now, Node* node) {
+  if (now - node->link_end < options_.lease) return;
+  node->info.set_death_cause(absl::StrCat(
+      "it renews its lease, but has had no stream to the head since ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", node->link_end,
+                       absl::UTCTimeZone()),
+      ": nothing starts there; the log of its daemon says why"));
+  if (now < node->next_warning) return;
+  node->next_warning = now + kWarningPeriod;
+  LOG(WARNING) << "node disconnected: " << NodeName(node->info) << ": "
+               << node->info.death_cause();
 }
 
 void ClusterState::LoseNode(Node* node, const std::string& cause) {

@@ -47,6 +47,8 @@ struct NodeRecord {
   ResourceSet total;
   ResourceSet available;
   std::shared_ptr<NodeLink> link;
+  absl::Time link_end;  // Where it has none: since when.
+  absl::Time next_warning = absl::InfinitePast();
   absl::Time lease_end;
   // Of the actors that hold resources here: they have a process, or had one
   // whose end is not known yet.

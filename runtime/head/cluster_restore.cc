@@ -65,6 +65,7 @@ absl::Status ClusterState::RestoreNodes() {
       dead_nodes_.push_back(node.info.node_id());
     } else {
       node.info.set_state(v1::NODE_STATE_DISCONNECTED);
+      node.link_end = options_.clock();
     }
     next_key_ = std::max(next_key_, key + 1);
     return absl::OkStatus();

@@ -155,6 +155,9 @@ void ClusterState::EndLeases(absl::Time now) {
     if (node.info.state() == v1::NODE_STATE_DEAD) continue;
     if (now < node.lease_end) {
       first_lease_end_ = std::min(first_lease_end_, node.lease_end);
+      if (node.info.state() == v1::NODE_STATE_DISCONNECTED) {
+        TellOfNoStream(now, &node);
+      }
       continue;
     }
     LoseNode(&node,

@@ -405,6 +405,10 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Loses the nodes whose leases are over.
   void EndLeases(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Says why nothing runs on a node that lives, but does not get its stream
+  // back.
+  void TellOfNoStream(absl::Time now, Node* node)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndJob(Job* job, v1::JobState state, const std::string& cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Actor* FindActor(const std::string& actor_id) const

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/base/background.h"
 #include "runtime/base/ids.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -29,6 +30,14 @@ bool IsExit(const v1::NodeMessage& message) {
 }
 
 }  // namespace
+
+// One try to have a stream.
+struct HeadLink::Dial {
+  grpc::ClientContext context;
+  absl::Mutex mu;
+  bool answered ABSL_GUARDED_BY(mu) = false;
+  bool given_up ABSL_GUARDED_BY(mu) = false;
+};
 
 HeadLink::HeadLink(Options options, v1::Head::Stub* stub, Callbacks callbacks)
     : options_(std::move(options)),
@@ -109,8 +118,9 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     };
     mu_.Await(absl::Condition(&may_speak));
   }
-  auto context = std::make_unique<grpc::ClientContext>();
-  AddToken(context.get(), options_.token);
+  const auto dial = std::make_shared<Dial>();
+  grpc::ClientContext* const context = &dial->context;
+  AddToken(context, options_.token);
   v1::NodeMessage registration;
   v1::RegisterNode* const node = registration.mutable_register_node();
   callbacks_.describe(node);
@@ -119,7 +129,7 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     absl::MutexLock lock(&mu_);
     if (ended_) return absl::CancelledError("stopping");
     if (silent_) return absl::CancelledError("the node starts anew");
-    context_ = context.get();
+    context_ = context;
     // A call that fails at once hardly gives a connection the time to come
     // about: only waiting calls drive it. At first the reason is of interest.
     context->set_wait_for_ready(registered_);
@@ -130,8 +140,18 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     told = AddExits(node);
   }
   // May take as long as a connection takes; Stop cancels the context.
-  std::unique_ptr<Stream> stream = stub_->AttachNode(context.get());
+  std::unique_ptr<Stream> stream = stub_->AttachNode(context);
   if (stream->Write(registration)) {
+    RunInBackground(
+        [weak = std::weak_ptr<Dial>(dial)] {
+          const auto unanswered = weak.lock();
+          if (unanswered == nullptr) return;
+          absl::MutexLock lock(&unanswered->mu);
+          if (unanswered->answered) return;
+          unanswered->given_up = true;
+          unanswered->context.TryCancel();
+        },
+        options_.answer_timeout);
     absl::MutexLock lock(&mu_);
     // The registration told of these.
     for (size_t i = 0; i < outbox_.size() && told > 0;) {
@@ -154,6 +174,10 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
       callbacks_.on_command(command);
       continue;
     }
+    {
+      absl::MutexLock lock(&dial->mu);
+      dial->answered = true;
+    }
     absl::MutexLock lock(&mu_);
     registered_ = true;
     attachment_ = ++attachments_;
@@ -175,6 +199,15 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
     mu_.Await(absl::Condition(&idle));
   }
   const grpc::Status status = stream->Finish();
+  {
+    absl::MutexLock lock(&dial->mu);
+    if (dial->given_up) {
+      return absl::UnavailableError(absl::StrCat(
+          "the head took the connection, but has not answered the registration "
+          "of this node for ",
+          absl::FormatDuration(options_.answer_timeout)));
+    }
+  }
   if (status.ok()) return absl::UnavailableError("the head closed the stream");
   return FromGrpcStatus(status);
 }

@@ -30,6 +30,9 @@ class HeadLink {
     std::string head_address;
     std::string token;
     grpc::Channel* channel = nullptr;  // The stub's; outlives the link.
+    // So long the head may take to accept a stream, once there is a connection;
+    // then the link dials again.
+    absl::Duration answer_timeout = absl::Seconds(20);
   };
   // Called by the link's thread, without a lock of the link.
   struct Callbacks {
@@ -85,6 +88,7 @@ class HeadLink {
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::NodeMessage, v1::NodeCommand>;
+  struct Dial;
 
   void DialLoop();
   absl::Status RunStream(absl::Duration* backoff);

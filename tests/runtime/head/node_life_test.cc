@@ -94,6 +94,27 @@ TEST_F(NodeLifeTest, ABreakNeverLengthensTheLease) {
   EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
 }
 
+// Its operator is to see why nothing starts there.
+TEST_F(NodeLifeTest, ANodeThatRenewsWithoutAStreamStaysAndSaysSo) {
+  const auto link = AddNode("n", 4);
+  state_.NodeDisconnected("n", link.get());
+  Advance(kLease / 4);
+  ASSERT_THAT(state_.RenewLease("n"), IsOk());
+  EXPECT_EQ(Node("n").death_cause(), "");
+  for (int i = 0; i < 100; ++i) {
+    Advance(kLease / 2);
+    ASSERT_THAT(state_.RenewLease("n"), IsOk());
+  }
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DISCONNECTED);
+  EXPECT_EQ(Node("n").death_cause(),
+            "it renews its lease, but has had no stream to the head since "
+            "2023-11-14 22:13:20 UTC: nothing starts there; the log of its "
+            "daemon says why");
+  AddNode("n", 4);
+  EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
+  EXPECT_EQ(Node("n").death_cause(), "");
+}
+
 TEST_F(NodeLifeTest, AStandstillOfTheHeadIsNoReasonToLoseANode) {
   const auto link = AddNode("n", 4);
   now_ += 3 * kLease;  // Nobody ran, neither did Tick.

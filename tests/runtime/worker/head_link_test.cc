@@ -11,15 +11,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/base/background.h"
 #include "runtime/rpc/channel.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -42,14 +47,18 @@ class FakeHead : public v1::Head::Service {
     v1::NodeMessage message;
     if (!stream->Read(&message)) return grpc::Status::CANCELLED;
     int number = 0;
+    bool answers = false;
     {
       absl::MutexLock lock(&mu_);
       number = ++streams_;
+      answers = number > unanswered_;
       context_ = context;
     }
-    v1::NodeCommand registered;
-    registered.mutable_registered()->set_lease_ms(10000);
-    stream->Write(registered);
+    if (answers) {
+      v1::NodeCommand registered;
+      registered.mutable_registered()->set_lease_ms(10000);
+      stream->Write(registered);
+    }
     while (stream->Read(&message)) {
       absl::MutexLock lock(&mu_);
       message_stream_ = number;
@@ -59,6 +68,11 @@ class FakeHead : public v1::Head::Service {
     return grpc::Status::CANCELLED;
   }
 
+  // The first `count` registrations get no answer.
+  void LeaveUnanswered(int count) {
+    absl::MutexLock lock(&mu_);
+    unanswered_ = count;
+  }
   // The one that there is.
   void BreakStream() {
     absl::MutexLock lock(&mu_);
@@ -84,6 +98,7 @@ class FakeHead : public v1::Head::Service {
  private:
   int port_ = 0;
   mutable absl::Mutex mu_;
+  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;
   int streams_ ABSL_GUARDED_BY(mu_) = 0;
   int message_stream_ ABSL_GUARDED_BY(mu_) = 0;
   grpc::ServerContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;
@@ -96,10 +111,12 @@ class HeadLinkTest : public testing::Test {
       : channel_(MakeChannel(head_.address())),
         stub_(v1::Head::NewStub(channel_)) {}
 
-  std::unique_ptr<HeadLink> MakeLink() {
+  std::unique_ptr<HeadLink> MakeLink(
+      absl::Duration answer_timeout = absl::Seconds(20)) {
     return std::make_unique<HeadLink>(
         HeadLink::Options{.head_address = head_.address(),
-                          .channel = channel_.get()},
+                          .channel = channel_.get(),
+                          .answer_timeout = answer_timeout},
         stub_.get(),
         HeadLink::Callbacks{.describe = [](v1::RegisterNode*) {},
                             .on_command = [](const v1::NodeCommand&) {},
@@ -142,6 +159,41 @@ TEST_F(HeadLinkTest, OnlyTheStreamThatIsMeantIsCut) {
   link->Redial(second);
   EXPECT_GT(AwaitAttachment(*link, second), second);
   EXPECT_EQ(head_.streams(), 3);
+}
+
+// A connection on which the head says nothing is not waited for without end.
+TEST_F(HeadLinkTest, ARegistrationWithoutAnAnswerIsTriedAgain) {
+  head_.LeaveUnanswered(2);
+  const auto link = MakeLink(absl::Milliseconds(300));
+  ASSERT_THAT(link->Start(kPatience), IsOk());
+  EXPECT_GE(head_.streams(), 3);
+}
+
+TEST_F(HeadLinkTest, WhatTheHeadDoesNotAnswerIsSaid) {
+  head_.LeaveUnanswered(1000);
+  const auto link = MakeLink(absl::Milliseconds(100));
+  EXPECT_THAT(link->Start(absl::Seconds(5)),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("has not answered the registration of this "
+                                 "node for 100ms")));
+}
+
+// The time is that until the answer, not that of the stream.
+TEST_F(HeadLinkTest, AnAcceptedStreamIsKept) {
+  constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
+  const auto link = MakeLink(kAnswerTimeout);
+  ASSERT_THAT(link->Start(kPatience), IsOk());
+  const int64_t attachment = AwaitAttachment(*link, 0);
+  ASSERT_GT(attachment, 0);
+  // Runs after what watches the stream: that was due before.
+  absl::Notification over;
+  RunInBackground([&over] { over.Notify(); }, kAnswerTimeout);
+  over.WaitForNotification();
+  v1::NodeMessage stats;
+  stats.mutable_stats()->set_memory_used_bytes(1);
+  link->Send(stats);
+  EXPECT_EQ(head_.AwaitMessage(), head_.streams());
+  EXPECT_EQ(link->attachment(), attachment);
 }
 
 }  // namespace
