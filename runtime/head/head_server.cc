@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <glog/logging.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <set>
@@ -35,11 +34,6 @@ constexpr int64_t kMessageOverheadBytes = 1 << 20;
 // Of all messages that are on their way in, together; beyond it gRPC reads more
 // slowly and ends calls.
 constexpr size_t kReceiveMemoryBytes = size_t{512} << 20;
-
-// Free memory at the top of a heap that is kept, instead of given to the system
-// and asked for again with the next burst of actors. Both are the process's.
-constexpr int kKeptHeapBytes = 64 << 20;
-constexpr int kLargestHeapBlock = 32 << 20;
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Ticks that are so far apart mean that this process did not run.
@@ -196,8 +190,6 @@ absl::StatusOr<std::unique_ptr<HeadServer>> HeadServer::Start(Options options) {
                      ", which other machines may reach, needs a token"));
   }
   MR_RETURN_IF_ERROR(CheckTokenText(options.token, "the head's token"));
-  mallopt(M_TRIM_THRESHOLD, kKeptHeapBytes);
-  mallopt(M_MMAP_THRESHOLD, kLargestHeapBlock);
   MR_ASSIGN_OR_RETURN(auto folder, StateFolder::Open(options.state_dir));
   MR_ASSIGN_OR_RETURN(
       auto store, StateStore::Open(options.state_dir, folder->has_cluster()));

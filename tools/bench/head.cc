@@ -40,6 +40,7 @@
 #include "proto/head.grpc.pb.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/malloc.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/head_server.h"
 #include "runtime/rpc/channel.h"
@@ -138,6 +139,7 @@ class HeadProcess {
     signal(SIGINT, SIG_IGN);  // Ends with the other process.
     // Not a line for each daemon that goes at the end.
     FLAGS_minloglevel = google::GLOG_ERROR;
+    KeepFreedMemory();  // As `miniray start --head` does.
     auto head = HeadServer::Start({.state_dir = folder + "/state"});
     if (!head.ok()) {
       std::cerr << head.status() << "\n";

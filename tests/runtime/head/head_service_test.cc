@@ -2,6 +2,7 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -648,6 +650,27 @@ TEST_F(HeadServiceTest, ShutdownAnswersThoseWhoWait) {
   EXPECT_FALSE(node->Finish().ok());
   EXPECT_LT(absl::Now() - start, kPatience / 2);
   head_->Shutdown();  // Twice does no harm.
+}
+
+// --- What it leaves alone.
+
+// A head may run inside a program: its tests do so.
+TEST(HeadServerTest, ItsStartDoesNotChangeTheProcesssMalloc) {
+  const TempFolder folder;
+  // Blocks of this size are mapped, unless malloc is told otherwise.
+  constexpr size_t kLarge = size_t{30} << 20;
+  const auto mapped = [] { return mallinfo2().hblks; };
+  const size_t before = mapped();
+  // volatile: the compiler may leave out a pair of malloc and free.
+  void* volatile const first = std::malloc(kLarge);
+  const auto end = absl::MakeCleanup([&first] { std::free(first); });
+  if (mapped() != before + 1) GTEST_SKIP() << "this malloc does not tell";
+  const auto head = HeadServer::Start({.state_dir = folder.path()});
+  ASSERT_THAT(head, IsOk());
+  const size_t started = mapped();
+  void* volatile const second = std::malloc(kLarge);
+  EXPECT_EQ(mapped(), started + 1);
+  std::free(second);
 }
 
 // --- Where a head may listen.
