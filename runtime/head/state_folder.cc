@@ -33,8 +33,9 @@ constexpr absl::Duration kLockPause = absl::Milliseconds(10);
 
 // All of a cluster but its packages.
 constexpr const char* kClusterFiles[] = {
-    "port",        "host",        "token",           "tls_dir", "head.db",
-    "head.db-wal", "head.db-shm", "head.db-unclean", "states",  "finished"};
+    "port",    "host",        "token",       "tls_dir",
+    "head.db", "head.db-wal", "head.db-shm", "head.db-unclean",
+    "states",  "finished",    kHeadFlagsFile};
 
 std::string Finished(const std::string& folder) { return folder + "/finished"; }
 std::string Token(const std::string& folder) { return folder + "/token"; }

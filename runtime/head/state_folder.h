@@ -14,6 +14,10 @@
 
 namespace miniray {
 
+// In the folder, written by who starts heads: the flags that the next one there
+// is to have as well. Goes with the cluster.
+inline constexpr char kHeadFlagsFile[] = "flags";
+
 // A cluster ends in good order (Finish) or is gone on with by the next head.
 // Not thread-safe.
 class StateFolder {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -35,14 +36,20 @@ using Json = nlohmann::json;
 
 constexpr char kGoesOn[] = "It goes on with the cluster of an earlier head";
 
-std::optional<ProcessRecord> HeadRecord() {
+std::optional<ProcessRecord> RecordOf(ProcessRole role) {
   const auto records = ListProcessRecords();
   EXPECT_TRUE(records.ok()) << records.status();
   if (!records.ok()) return std::nullopt;
   for (const ProcessRecord& record : *records) {
-    if (record.role == ProcessRole::kHead) return record;
+    if (record.role == role) return record;
   }
   return std::nullopt;
+}
+std::optional<ProcessRecord> HeadRecord() {
+  return RecordOf(ProcessRole::kHead);
+}
+std::optional<ProcessRecord> DaemonRecord() {
+  return RecordOf(ProcessRole::kWorkerDaemon);
 }
 
 size_t NumProcesses() {
@@ -219,6 +226,35 @@ TEST_F(KilledHeadTest, WhatIsNotGivenIsAsItWas) {
   EXPECT_EQ(head.listen_host, "0.0.0.0");
   EXPECT_EQ(head.tls_dir, certs);
   EXPECT_EQ(head.token, token);
+}
+
+TEST_F(KilledHeadTest, HowItWasTunedIsAsItWas) {
+  const std::string address = StartHead({"--lease=4100ms"});
+  StartDaemon(address, {"--num_cpus=1"});
+  ASSERT_EQ(HeadRecord()->dashboard_port, -1);
+  KillHead();
+  // Without --dashboard_port.
+  CommandResult again = Run({"start", "--head", "--port", PortOf(address)});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(HeadRecord()->dashboard_port, -1);
+  ASSERT_TRUE(Eventually([&] {
+    return StatesOfNodes(address) ==
+           std::vector<std::string>{"NODE_STATE_ALIVE"};
+  }));
+  // A daemon that stands still shows the lease.
+  const ProcessRecord daemon = DaemonRecord().value();
+  kill(daemon.pid, SIGSTOP);
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(Run({"status", "--address", address}).out,
+                             "no sign of life for 4.1s");
+  }));
+  kill(daemon.pid, SIGCONT);
+  // What is given is not as it was.
+  KillHead();
+  again =
+      Run({"start", "--head", "--port", PortOf(address), "--dashboard_port=0"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_GT(HeadRecord()->dashboard_port, 0);
 }
 
 TEST_F(KilledHeadTest, WhatIsGivenAndDiffersIsRefused) {

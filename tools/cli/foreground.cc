@@ -31,6 +31,7 @@
 #include "runtime/rpc/tls.h"
 #include "runtime/worker/worker_daemon.h"
 #include "tools/cli/child.h"
+#include "tools/cli/head_flags.h"
 #include "tools/cli/head_state.h"
 #include "tools/cli/killed_heads.h"
 #include "tools/cli/launch.h"
@@ -201,6 +202,7 @@ class OwnRecord {
 
 // Returns when it is to stop. *started: nothing went wrong until it was ready.
 absl::Status ServeHead(const CommandLine& line, const StartOptions& options,
+                       const std::string& state_folder,
                        const ReadyMessage& message, ReadyPipe* ready,
                        StopEvents* stop, bool* started) {
   std::string description = DescribeHead(message);
@@ -210,6 +212,7 @@ absl::Status ServeHead(const CommandLine& line, const StartOptions& options,
                                              Child::Mode::kAttached, *stop));
     absl::StrAppend(&description, DescribeDaemon(daemon->message));
   }
+  MR_RETURN_IF_ERROR(RememberHeadFlags(state_folder));
   const absl::StatusOr<StopEvents::Event> event =
       Serve(message, description, ready, stop,
             daemon.has_value() ? daemon->child.pidfd() : -1);
@@ -233,11 +236,15 @@ std::string WarnOfKilledHeads(const HeadState& state) {
                       Advice(killed[0]));
 }
 
-absl::Status RunHead(const CommandLine& line, const StartOptions& options,
+absl::Status RunHead(const CommandLine& line, StartOptions options,
                      const Session& session, ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
   MR_ASSIGN_OR_RETURN(const HeadState state,
                       ChooseHeadState(options, token, GivenTlsDir()));
+  if (state.resumes) {
+    MR_RETURN_IF_ERROR(RecallHeadFlags(line, state.folder));
+    MR_ASSIGN_OR_RETURN(options, ReadStartOptions(line));
+  }
   token = state.token;
   if (token.empty() && !IsLoopback(state.host)) token = NewToken();
   MR_RETURN_IF_ERROR(Annotate(UseTls(state.tls_dir), "TLS"));
@@ -280,7 +287,8 @@ absl::Status RunHead(const CommandLine& line, const StartOptions& options,
                                         .session_dir = session.folder,
                                         .state_dir = state.folder}));
   record.emplace(std::move(own));
-  return ServeHead(line, options, message, ready, &stop, &started);
+  return ServeHead(line, options, state.folder, message, ready, &stop,
+                   &started);
 }
 
 // An actor takes three of a daemon's files.
