@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/files.h"
+#include "runtime/base/tcp_bind.h"
 
 namespace miniray {
 namespace {
@@ -104,25 +105,10 @@ absl::StatusOr<std::string> LocalAddressTowards(const HostPort& peer) {
 }
 
 absl::StatusOr<int> FreePort(const std::string& host) {
-  sockaddr_storage address = {};
-  socklen_t size = 0;
-  auto* const v4 = reinterpret_cast<sockaddr_in*>(&address);
-  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&address);
-  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-    address.ss_family = AF_INET;
-    size = sizeof(*v4);
-  } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
-    address.ss_family = AF_INET6;
-    size = sizeof(*v6);
-  }
-  const ScopedFd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (size == 0 || !fd.valid() || bind(fd.get(), any, size) != 0 ||
-      getsockname(fd.get(), any, &size) != 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", host, ": it is not an address of this machine"));
-  }
-  return ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+  const BoundSocket bound = BindTcp(host, 0);
+  if (bound.error == 0) return bound.port;
+  return absl::UnavailableError(absl::StrCat(
+      "cannot listen on ", host, ": it is not an address of this machine"));
 }
 
 bool RefusesConnections(const HostPort& peer, absl::Duration timeout) {

@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "runtime/base/tcp_bind.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -110,6 +112,20 @@ TEST(NetTest, LocalAddressTowardsNowhere) {
       LocalAddressTowards({"255.255.255.255", 6380}),
       StatusIs(absl::StatusCode::kUnavailable,
                HasSubstr("no route to '255.255.255.255' from this machine")));
+}
+
+TEST(NetTest, BindTcp) {
+  const BoundSocket first = BindTcp("127.0.0.1", 0);
+  EXPECT_EQ(first.error, 0);
+  ASSERT_TRUE(first.fd.valid());
+  EXPECT_GT(first.port, 0);
+  ASSERT_EQ(listen(first.fd.get(), 1), 0);
+  EXPECT_EQ(BindTcp("127.0.0.1", first.port).error, EADDRINUSE);
+  for (const char* host : {"198.51.100.1", "localhost", ""}) {
+    const BoundSocket none = BindTcp(host, 0);
+    EXPECT_EQ(none.error, EADDRNOTAVAIL) << host;
+    EXPECT_FALSE(none.fd.valid()) << host;
+  }
 }
 
 TEST(NetTest, RefusesConnections) {
