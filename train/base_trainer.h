@@ -106,7 +106,8 @@ class BaseTrainer : public TrainerBase {
 
   // Calls a method of all workers with the same arguments and returns the
   // results by worker (only a status if the method returns nothing).
-  // Errors: of the first worker that fails, as soon as it does.
+  // Errors: of the first worker that fails, as soon as it does. With
+  // FailurePolicy::kHeal, this call alone is repeated on the one in its place.
   template <auto Method, class... Args>
   auto CallWorkers(const Args&... args) {
     using T = internal::ResultOf<Method>;
@@ -114,15 +115,12 @@ class BaseTrainer : public TrainerBase {
         std::conditional_t<std::is_void_v<T>, absl::Status,
                            absl::StatusOr<std::vector<
                                std::conditional_t<std::is_void_v<T>, int, T>>>>;
-    std::vector<ObjectRef<T>> refs;
-    std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-    for (const ActorHandle<Worker>& worker : workers_) {
-      refs.push_back(worker.template Call<Method>(args...));
-      calls.push_back(refs.back().state());
-    }
+    std::vector<ObjectRef<T>> refs(workers_.size());
     const absl::Status status =
-        AwaitWorkers(calls, MinirayActor(static_cast<const Worker*>(nullptr))
-                                .template Name<Method>());
+        CallAndAwait(MethodName<Worker, Method>(), [&](int id) {
+          refs[id] = workers_[id].template Call<Method>(args...);
+          return refs[id].state();
+        });
     if (!status.ok()) return AllResults(status);
     return AllResults(GetAll(refs));
   }
@@ -134,12 +132,19 @@ class BaseTrainer : public TrainerBase {
         CreateWorker(worker_id, config);
     if (!worker.ok()) return worker.status();
     const absl::MutexLock lock(&mu_);
-    workers_.push_back(*worker);
+    if (workers_.size() <= static_cast<size_t>(worker_id)) {
+      workers_.resize(worker_id + 1);
+    }
+    workers_[worker_id] = *worker;
     return *std::move(worker);
   }
 
   bool WorkersHaveCheckpoints() const final {
     return internal::HasCheckpoint<Worker>;
+  }
+
+  bool WorkersHaveProgress() const final {
+    return internal::HasProgress<Worker>;
   }
 
   // Held where workers_ changes, and where a thread beside Train's reads it.

@@ -68,6 +68,10 @@ class Callback {
   // The workers are there and have their data.
   virtual void OnTrainStart(TrainContext& context) {}
   virtual void OnEpochStart(TrainContext& context, int epoch) {}
+  // A worker has failed; see TrainerBase. Epochs that are trained again because
+  // of it come with their hooks again.
+  virtual void OnWorkerFailure(TrainContext& context,
+                               const WorkerFailure& failure) {}
   // A synchronisation is done; `epoch` is the one that runs or has just ended.
   virtual void OnSync(TrainContext& context, int epoch,
                       const ps::SyncResult& result) {}

@@ -68,7 +68,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   explicit DataParallelTrainer(TrainerOptions options)
       : BaseTrainer<Worker>(std::move(options)),
         sync_(this->options().sync_strategy, this->options().strategy_options,
-              this->options().server_options, this->options().num_workers) {}
+              this->options().server_options, this->options().num_workers,
+              [this](const auto& call) { return this->AwaitServer(call); }) {}
 
   void Shutdown() override {
     sync_.Stop();
@@ -120,21 +121,19 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
           "there are no workers to evaluate before Train, nor after Shutdown");
     }
     if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
-    std::vector<ObjectRef<Metrics>> refs;
-    std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
     const int num_shards = static_cast<int>(this->workers().size());
-    for (int shard = 0; shard < num_shards; ++shard) {
+    std::vector<ObjectRef<Metrics>> refs(num_shards);
+    MR_RETURN_IF_ERROR(this->CallAndAwait("EvaluateShard", [&](int shard) {
       const ActorHandle<Worker>& worker = this->workers()[shard];
       if constexpr (internal::HasConfigEvaluateShard<Worker>) {
-        refs.push_back(worker.template Call<&Worker::EvaluateShard>(
-            shard, num_shards, this->config()));
+        refs[shard] = worker.template Call<&Worker::EvaluateShard>(
+            shard, num_shards, this->config());
       } else {
-        refs.push_back(
-            worker.template Call<&Worker::EvaluateShard>(shard, num_shards));
+        refs[shard] =
+            worker.template Call<&Worker::EvaluateShard>(shard, num_shards);
       }
-      calls.push_back(refs.back().state());
-    }
-    MR_RETURN_IF_ERROR(this->AwaitWorkers(calls, "EvaluateShard"));
+      return refs[shard].state();
+    }));
     MR_ASSIGN_OR_RETURN(const std::vector<Metrics> shards, GetAll(refs));
     absl::StatusOr<Metrics> metrics = MergeEvaluation(shards);
     if (!metrics.ok()) return Annotate(metrics.status(), "evaluation");
@@ -153,11 +152,18 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   // A synchronisation is done; `epoch` is the one that runs or has just ended.
   virtual void OnSync(int epoch, const ps::SyncResult& result) {}
 
-  // Synchronises now, besides the schedule. Errors: of SyncFromWorkers.
+  // Synchronises now, besides the schedule. With FailurePolicy::kHeal, once
+  // more where workers are lost: those in their places have not trained since
+  // the last one. Errors: of SyncFromWorkers.
   absl::StatusOr<ps::SyncResult> SyncWeights() {
     const absl::Time start = absl::Now();
     absl::StatusOr<ps::SyncResult> result = sync_.Sync(this->worker_handles());
-    if (!result.ok()) return Annotate(result.status(), "synchronisation");
+    while (!result.ok()) {
+      absl::Status error = Annotate(result.status(), "synchronisation");
+      MR_ASSIGN_OR_RETURN(const bool healed, this->HealLost(&error));
+      if (!healed) return error;
+      result = sync_.SyncAgain(this->worker_handles());
+    }
     this->MarkSynced(start);
     epoch_sync_ = *result;
     OnSync(this->current_epoch(), *result);
@@ -219,21 +225,30 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
   absl::Status BeforeWorkers(NamedActors* actors) final {
-    MR_RETURN_IF_ERROR(
-        sync_.Start(this->cluster(), this->HelperOptions("parameter-server")));
+    sync_.Stop();  // An earlier one.
+    epoch_sync_.reset();
+    MR_RETURN_IF_ERROR(sync_.Start(this->cluster(),
+                                   this->HelperOptions("parameter-server"),
+                                   this->made_anew()));
     actors->emplace_back("the parameter server", sync_.server());
     return absl::OkStatus();
   }
 
   absl::Status AfterWorkers() final {
     MR_RETURN_IF_ERROR(sync_.SendWorkerWeights());
-    const auto calls =
+    MR_RETURN_IF_ERROR(this->AwaitWorkers(
         CallLoadDataShard(this->worker_handles(),
-                          internal::ShardCallOf<Worker>(), this->config());
-    if (!calls.empty()) {
-      MR_RETURN_IF_ERROR(this->AwaitWorkers(calls, "LoadDataShard"));
-    }
+                          internal::ShardCallOf<Worker>(), this->config()),
+        "LoadDataShard"));
     return sync_.SendStart(this->worker_handles());
+  }
+
+  absl::Status AfterReplacement(int worker_id) final {
+    auto calls = CallLoadDataShard(this->worker_handles(),
+                                   internal::ShardCallOf<Worker>(),
+                                   this->config(), worker_id);
+    MR_RETURN_IF_ERROR(this->AwaitWorkers(std::move(calls), "LoadDataShard"));
+    return sync_.SendTo(this->worker_handles()[worker_id]);
   }
 
   absl::Status Synchronize(int epoch, bool last, EpochResult* result) final {

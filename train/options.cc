@@ -44,6 +44,7 @@ absl::Status Validate(const TrainerOptions& options) {
         "' and has no effect without storage_path, where its folder would be"));
   }
   MR_RETURN_IF_ERROR(Validate(options.checkpoint));
+  MR_RETURN_IF_ERROR(Validate(options.failure));
   const bool resumes = options.checkpoint.resume != "never";
   if ((options.checkpoint.enabled() || resumes) &&
       options.storage_path.empty()) {

@@ -15,6 +15,7 @@
 #include "runtime/api/miniray.h"
 #include "train/callback.h"
 #include "train/checkpoint_config.h"
+#include "train/failure_config.h"
 
 namespace miniray::train {
 
@@ -28,7 +29,6 @@ struct TrainerOptions {
   // Of each worker; one CPU if not set. If the cluster has not enough free,
   // Train waits up to start_timeout.
   ResourceOptions worker_resources;
-  // Restarted workers have lost their training state, so a death ends Train.
   absl::Duration start_timeout = absl::Seconds(60);
   // The cluster to use; without one, the trainer connects with
   // Cluster::Connect() and leaves again when it shuts down. Is that an embedded
@@ -42,6 +42,9 @@ struct TrainerOptions {
   // In the run folder, which needs a storage_path, and workers that can
   // (SaveCheckpoint and LoadCheckpoint, see worker_contract.h).
   CheckpointConfig checkpoint;
+  // What becomes of workers that fail: without it, the first failure ends
+  // Train.
+  FailureConfig failure;
   // None of them null; of one training at a time.
   std::vector<std::shared_ptr<Callback>> callbacks;
 

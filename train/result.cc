@@ -48,6 +48,19 @@ Json JsonOf(const ps::SyncResult& sync) {
           {"seconds_push", sync.seconds_push}};
 }
 
+Json JsonOf(const absl::Status& error) {
+  if (error.ok()) return nullptr;
+  return {{"code", absl::StatusCodeToString(error.code())},
+          {"message", std::string(error.message())}};
+}
+
+Json JsonOf(const WorkerFailure& failure) {
+  return {{"epoch", failure.epoch},
+          {"worker", failure.worker_id},
+          {"fatal", failure.fatal},
+          {"error", JsonOf(failure.error)}};
+}
+
 Json JsonOf(const EpochResult& epoch) {
   Json per_worker = Json::array();
   for (const Metrics& metrics : epoch.per_worker) {
@@ -142,16 +155,16 @@ std::string Result::ToJson() const {
                {"checkpoint", checkpoint},
                {"best_checkpoint", best_checkpoint},
                {"stopped_by", stopped_by},
-               {"error", nullptr},
+               {"error", JsonOf(error)},
+               {"failures", Json::array()},
                {"epochs", history.size()},
                {"metrics", JsonOf(metrics())},
                {"seconds", seconds},
                {"timing", JsonOf(timing())},
                {"warnings", warnings},
                {"history", Json::array()}};
-  if (!error.ok()) {
-    json["error"] = {{"code", absl::StatusCodeToString(error.code())},
-                     {"message", std::string(error.message())}};
+  for (const WorkerFailure& failure : failures) {
+    json["failures"].push_back(JsonOf(failure));
   }
   for (const EpochResult& epoch : history) {
     json["history"].push_back(JsonOf(epoch));

@@ -46,11 +46,24 @@ struct EpochResult {
   static absl::StatusOr<EpochResult> FromJson(absl::string_view line);
 };
 
+// A worker that failed, was lost or hung, or whatever else a training has to
+// recover from.
+struct WorkerFailure {
+  int epoch = 0;       // That ran, or had just ended.
+  int worker_id = -1;  // -1: of no single worker, or not known of which.
+  absl::Status error;  // With epoch, worker and the worker's own text.
+  int number = 1;      // Among those of this Train, from 1.
+  bool fatal = false;  // Ends Train: no more are borne.
+};
+
 struct Result {
   std::vector<EpochResult> history;  // By epoch.
   double seconds = 0;                // From OnTrainStart to OnTrainEnd.
-  // What ended training; also what Train has returned then.
+  // What ended training; also what Train has returned then: the first failure,
+  // and behind it those that came of it or later.
   absl::Status error;
+  // All failures, those that training has survived too, as they came.
+  std::vector<WorkerFailure> failures;
   // What went wrong without ending training.
   std::vector<std::string> warnings;
   std::string path;  // The run folder; empty if there is none.

@@ -63,4 +63,8 @@ StopSignals::~StopSignals() {
 
 int StopSignals::Received() { return received; }
 
+const char* StopSignals::Name() {
+  return Received() == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
 }  // namespace miniray::train

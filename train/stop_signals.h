@@ -18,6 +18,8 @@ class StopSignals {
 
   // The signal that came first since there is any object; 0: none.
   static int Received();
+  // Its name, "SIGTERM" or "SIGINT".
+  static const char* Name();
 };
 
 }  // namespace miniray::train

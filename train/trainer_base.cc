@@ -1,7 +1,5 @@
 #include "train/trainer_base.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -20,8 +18,6 @@
 
 namespace miniray::train {
 namespace {
-
-constexpr absl::Duration kReminderPeriod = absl::Minutes(5);
 
 double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
@@ -58,6 +54,11 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   needs_sync_ = false;
   current_epoch_ = 0;
   timing_ = {};
+  stop_at_.reset();
+  num_regroups_ = failures_in_a_row_ = 0;
+  heals_ = recovering_ = gives_up_ = false;
+  failed_worker_ = -1;
+  failed_call_ = absl::OkStatus();
   run_ = run;
   run_id_ = NewId("train");
   absl::Status status;
@@ -104,25 +105,36 @@ absl::Status TrainerBase::Run() {
         std::ceil(options_.num_workers * options_.worker_resources.cpu));
     MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect(cluster));
   }
+  return RunAndRecover();
+}
+
+absl::Status TrainerBase::Begin(std::optional<Checkpoint> checkpoint) {
   MR_RETURN_IF_ERROR(StartActors());
   MR_RETURN_IF_ERROR(AfterWorkers());
-
-  train_start_ = absl::Now();
+  const bool is_first = !train_start_.has_value();
+  if (is_first) train_start_ = absl::Now();
   OnTrainStart();
-  for (const auto& callback : callbacks_) {
-    callback->OnTrainStart(context_);
+  if (is_first) {
+    for (const auto& callback : callbacks_) {
+      callback->OnTrainStart(context_);
+    }
   }
-  if (resumed_.has_value()) {
-    MR_RETURN_IF_ERROR(Restore(*std::exchange(resumed_, std::nullopt)));
+  return checkpoint.has_value() ? Restore(*std::move(checkpoint))
+                                : absl::OkStatus();
+}
+
+int TrainerBase::EpochsToTrain(int epochs) {
+  if (context_.stop_requested() && !stop_at_.has_value()) {
+    stop_at_ = std::min(epochs, run_.epochs);
   }
-  return RunEpochs();
+  return stop_at_.value_or(run_.epochs);
 }
 
 absl::Status TrainerBase::RunEpochs() {
   std::vector<EpochResult>& history = result_.history;
   const auto num_epochs = [&] { return static_cast<int>(history.size()); };
   bool stopped = StoppedBySignal();
-  while (!stopped && !context_.stop_requested() && num_epochs() < run_.epochs) {
+  while (!stopped && num_epochs() < EpochsToTrain(num_epochs())) {
     const int epoch = num_epochs();
     absl::StatusOr<EpochResult> trained = RunEpoch(epoch);
     if (!trained.ok()) return Annotate(trained.status(), EpochName(epoch));
@@ -131,19 +143,19 @@ absl::Status TrainerBase::RunEpochs() {
     for (const auto& callback : callbacks_) {
       callback->OnEpochEnd(context_, history.back());
     }
+    failures_in_a_row_ = 0;
+    const bool last = epoch + 1 >= EpochsToTrain(epoch + 1);
     if (store_ == nullptr) continue;
     NoteCheckpoint(store_->Poll());
     // One of the last epoch waits for the last synchronisation. One after a
     // signal does not: what goes on from it has not been interrupted.
     stopped = StoppedBySignal();
-    const bool last = epoch + 1 == run_.epochs || context_.stop_requested();
     if (stopped || (!last && CheckpointIsDue(epoch + 1, last))) {
       MR_RETURN_IF_ERROR(TakeCheckpoint());
     }
   }
   if (stopped && num_epochs() < run_.epochs) {
-    result_.stopped_by =
-        StopSignals::Received() == SIGINT ? "SIGINT" : "SIGTERM";
+    result_.stopped_by = StopSignals::Name();
   }
   if (history.empty()) return absl::OkStatus();
   // A stop asked for in OnEpochEnd makes an epoch the last one afterwards.
@@ -177,33 +189,44 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   MR_ASSIGN_OR_RETURN(EpochResult result, TrainEpoch(epoch));
   result.epoch = epoch;
   result.timing = {.compute = timing_.compute, .wait = timing_.wait};
-  const bool last = epoch + 1 == run_.epochs || context_.stop_requested();
+  const bool last = epoch + 1 >= EpochsToTrain(epoch + 1);
   MR_RETURN_IF_ERROR(Synchronize(epoch, last, &result));
   result.timing.sync = std::exchange(timing_.sync, 0);
   result.seconds = SecondsSince(start);
   return result;
 }
 
+absl::StatusOr<AnyActorHandle> TrainerBase::CreateCheckedWorker(int worker_id) {
+  absl::StatusOr<AnyActorHandle> worker = MakeWorker(worker_id, run_.config);
+  if (!worker.ok()) {
+    return Annotate(worker.status(),
+                    absl::StrCat("worker ", worker_id, ": CreateWorker"));
+  }
+  if (worker->empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker ", worker_id, ": CreateWorker returned an empty handle"));
+  }
+  return worker;
+}
+
 absl::Status TrainerBase::StartActors() {
+  // What fails here is no worker that has begun, and fails again.
+  gives_up_ = true;
   NamedActors actors;
   MR_RETURN_IF_ERROR(BeforeWorkers(&actors));
   for (int id = 0; id < options_.num_workers; ++id) {
-    absl::StatusOr<AnyActorHandle> worker = MakeWorker(id, run_.config);
-    if (!worker.ok()) {
-      return Annotate(worker.status(),
-                      absl::StrCat("worker ", id, ": CreateWorker"));
-    }
-    if (worker->empty()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "worker ", id, ": CreateWorker returned an empty handle"));
-    }
-    workers_.push_back(*worker);
-    actors.emplace_back(ps::WorkerName(id, *worker), *worker);
+    MR_ASSIGN_OR_RETURN(const AnyActorHandle worker, CreateCheckedWorker(id));
+    workers_.push_back(worker);
+    actors.emplace_back(ps::WorkerName(id, worker), worker);
   }
-  return WaitForStart(*cluster_, actors, options_.start_timeout);
+  const absl::Status started =
+      WaitForStart(*cluster_, actors, options_.start_timeout,
+                   [this] { return !CheckNotStopped().ok(); });
+  gives_up_ = absl::IsDeadlineExceeded(started);  // There is no place.
+  return started;
 }
 
-void TrainerBase::Shutdown() {
+void TrainerBase::KillWorkers() {
   for (const AnyActorHandle& worker : workers_) {
     const absl::Status status = worker.Kill();
     if (absl::IsUnavailable(status)) {
@@ -212,53 +235,15 @@ void TrainerBase::Shutdown() {
     }
   }
   workers_.clear();
+}
+
+void TrainerBase::Shutdown() {
+  KillWorkers();
   if (!options_.cluster.has_value() && cluster_.has_value()) {
     cluster_->Shutdown();
     cluster_.reset();
   }
   started_ = false;
-}
-
-absl::StatusOr<std::vector<Metrics>> TrainerBase::RunWorkers(int epoch) {
-  MarkTrained();
-  std::vector<ObjectRef<Metrics>> refs;
-  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-  for (const AnyActorHandle& worker : workers_) {
-    refs.push_back(worker.CallByName<Metrics>("TrainEpoch", epoch));
-    calls.push_back(refs.back().state());
-  }
-  MR_RETURN_IF_ERROR(AwaitWorkers(calls, "TrainEpoch"));
-  return GetAll(refs);
-}
-
-absl::StatusOr<EpochResult> TrainerBase::RunAndAverage(int epoch) {
-  EpochResult result;
-  MR_ASSIGN_OR_RETURN(result.per_worker, RunWorkers(epoch));
-  MR_ASSIGN_OR_RETURN(result.metrics, AverageMetrics(result.per_worker));
-  MetricsRange range = RangeOfMetrics(result.per_worker);
-  result.min = std::move(range.min);
-  result.max = std::move(range.max);
-  return result;
-}
-
-absl::Status TrainerBase::AwaitWorkers(
-    const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
-    absl::string_view method) {
-  const absl::Time start = absl::Now();
-  double last = 0;  // Seconds after which the last so far was done.
-  double sum = 0;
-  MR_RETURN_IF_ERROR(
-      ps::AwaitCalls(calls, workers_, method, kReminderPeriod, [&](size_t i) {
-        last = SecondsSince(start);
-        sum += last;
-        // The status names class, method and actor itself.
-        return Annotate(calls[i]->Wait(absl::ZeroDuration()).status(),
-                        absl::StrCat("worker ", i));
-      }));
-  if (calls.empty()) return absl::OkStatus();
-  timing_.compute += last;
-  timing_.wait += last - sum / static_cast<double>(calls.size());
-  return absl::OkStatus();
 }
 
 void TrainerBase::MarkSynced(absl::Time start) {

@@ -5,11 +5,14 @@
 #ifndef MINIRAY_TRAIN_TRAINER_BASE_H_
 #define MINIRAY_TRAIN_TRAINER_BASE_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,6 +21,7 @@
 #include "train/callback.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_store.h"
+#include "train/hang_watch.h"
 #include "train/metrics.h"
 #include "train/options.h"
 #include "train/result.h"
@@ -43,6 +47,10 @@ class TrainerBase {
   // (OnSync,) OnEpochEnd; OnTrainEnd; each followed by that of the callbacks.
   // After an error no further hook runs but OnTrainEnd of the callbacks, and
   // everything is shut down.
+  //
+  // Failures: see FailureConfig. Where all workers are made anew, OnTrainStart
+  // of the trainer runs again (that of the callbacks does not), and the hooks
+  // of the epochs that are trained again do.
   //
   // Errors: INVALID_ARGUMENT, options that cannot be (before anything is
   // created). DEADLINE_EXCEEDED, workers found no place within start_timeout.
@@ -71,6 +79,9 @@ class TrainerBase {
 
   virtual void OnTrainStart() {}
   virtual void OnEpochStart(int epoch) {}
+  // A worker has failed, and is not made anew yet; or, with failure.fatal,
+  // training ends with it.
+  virtual void OnWorkerFailure(const WorkerFailure& failure) {}
   // Logs the epoch's metrics.
   virtual void OnEpochEnd(int epoch, const EpochResult& result);
   // A checkpoint is on the disk: between epochs, or before OnTrainEnd. It may
@@ -105,12 +116,32 @@ class TrainerBase {
 
   // --- Between trainers, not for users ---
 
-  // Waits for calls[i] to worker i, all of them; the first error, with the
-  // worker and `method`, is returned at once. In an epoch, it is what `compute`
-  // and `wait` of its timing count: to be called right after the calls.
-  absl::Status AwaitWorkers(
-      const std::vector<std::shared_ptr<miniray::internal::CallState>>& calls,
-      absl::string_view method);
+  using Call = std::shared_ptr<miniray::internal::CallState>;
+  // Makes a call to this worker.
+  using CallWorker = std::function<Call(int worker_id)>;
+
+  // Waits for calls[i] to worker i, all of them (null: there is none); the
+  // first error, with the worker and `method`, is returned at once. In an
+  // epoch, it is what `compute` and `wait` of its timing count: to be called
+  // right after the calls.
+  //
+  // again: with FailurePolicy::kHeal, a worker that fails in an epoch is made
+  // anew and called again, and training goes on. May be null.
+  absl::Status AwaitWorkers(std::vector<Call> calls, absl::string_view method,
+                            const CallWorker& again = nullptr);
+  // Makes the call to all workers and awaits it so.
+  absl::Status CallAndAwait(absl::string_view method, const CallWorker& call);
+
+  // Waits for a call to the parameter server, at most for hang_timeout.
+  absl::Status AwaitServer(const Call& call) const;
+
+  // After a synchronisation has failed: makes those workers anew that are lost
+  // (kHeal), so that it can be done once more. Returns false if there are none
+  // or it is not to be done: then `error` stands, in which the lost are named.
+  absl::StatusOr<bool> HealLost(absl::Status* error);
+
+  // Whether all workers have been made anew since Train began.
+  bool made_anew() const { return num_regroups_ > 0; }
 
   // True if the workers may have trained since the last MarkSynced.
   bool needs_sync() const { return needs_sync_; }
@@ -133,6 +164,11 @@ class TrainerBase {
     return absl::OkStatus();
   }
   virtual absl::Status AfterWorkers() { return absl::OkStatus(); }
+  // A worker has been made in the place of a lost one: the same for it alone.
+  virtual absl::Status AfterReplacement(int worker_id) {
+    return absl::OkStatus();
+  }
+  virtual bool WorkersHaveProgress() const = 0;
   virtual bool WorkersHaveCheckpoints() const = 0;
   // The parameter server's state, where there is one.
   virtual absl::Status SaveServer(std::optional<std::string>* state) {
@@ -147,13 +183,56 @@ class TrainerBase {
   }
 
   absl::Status Run();
+  // Makes the workers, and gives them the state that is gone on with.
+  absl::Status Begin(std::optional<Checkpoint> checkpoint);
   absl::Status RunEpochs();
+  // How many are trained in all: fewer than asked for once a stop is. `epochs`:
+  // if it is asked for now.
+  int EpochsToTrain(int epochs);
   bool StoppedBySignal() const;
   // Puts into result_ what Train has come to, and tells the callbacks.
   void End(const absl::Status& status);
   absl::Status StartActors();
+  // Checks what MakeWorker returns, too.
+  absl::StatusOr<AnyActorHandle> CreateCheckedWorker(int worker_id);
+  void KillWorkers();
   absl::StatusOr<EpochResult> RunEpoch(int epoch);
   std::string EpochName(int epoch) const;
+
+  // --- Calls, in trainer_calls.cc.
+
+  // Until all calls that are not done yet are, or one fails or hangs: *failed.
+  absl::Status AwaitUntilFailure(const std::vector<Call>& calls,
+                                 absl::string_view method, HangWatch* watch,
+                                 std::vector<bool>* done, size_t* failed,
+                                 absl::FunctionRef<void()> on_done);
+  // Puts in the place of *failed and `error` another call's that is the cause,
+  // if that comes soon.
+  absl::Status FindCause(const std::vector<Call>& calls,
+                         absl::string_view method,
+                         const std::vector<bool>& done, size_t* failed,
+                         absl::Status error) const;
+
+  // --- Failures, in trainer_failures.cc.
+
+  // Begin and RunEpochs, until training ends or no more failures are borne.
+  absl::Status RunAndRecover();
+  // Makes all anew, in the state of the last checkpoint.
+  absl::Status Regroup();
+  // Makes one worker anew. Errors: `error`, if no more are borne; of the
+  // attempt.
+  absl::Status Heal(size_t worker, const absl::Status& error);
+  absl::Status Replace(size_t worker);
+  // Notes a failure and tells the hooks; false: Train ends with it.
+  bool BearFailure(int worker_id, const absl::Status& error);
+  // Workers that are dead or, if asked to be found, do not answer.
+  std::vector<std::pair<size_t, absl::Status>> FindLost(bool hung) const;
+  // The first failure, and what came of it: `last`.
+  absl::Status FirstError(const absl::Status& last) const;
+  // Between failures with no epoch in between: longer and longer.
+  void Pause();
+  // CANCELLED if a signal asks for the end while workers are made anew.
+  absl::Status CheckNotStopped() const;
 
   // --- Checkpoints, in trainer_checkpoints.cc.
 
@@ -161,6 +240,9 @@ class TrainerBase {
   absl::Status OpenRun();
   // Sets resumed_ to what is gone on from, if there is anything.
   absl::Status FindCheckpoint(std::vector<std::string>* warnings);
+  // The last good one in the run's folder, or the one that the run began from.
+  absl::StatusOr<std::optional<Checkpoint>> LastCheckpoint(
+      std::vector<std::string>* warnings) const;
   void CloseRun();
   // Whether one is due after so many epochs.
   bool CheckpointIsDue(int epochs, bool last) const;
@@ -188,6 +270,15 @@ class TrainerBase {
   std::unique_ptr<CheckpointStore> store_;  // Null without checkpoints.
   std::optional<Checkpoint> resumed_;       // Until the workers have it.
   int checkpointed_epochs_ = 0;             // Of the last that was taken.
+  std::optional<int> stop_at_;  // Epochs, once a stop has been asked for.
+  int num_regroups_ = 0;
+  int failures_in_a_row_ = 0;  // Since the last epoch that ended.
+  bool heals_ = false;         // Epochs run, and the policy is kHeal.
+  bool recovering_ = false;    // Workers are being made anew.
+  bool gives_up_ = false;      // No failure is borne any more.
+  // The last call that failed.
+  int failed_worker_ = -1;
+  absl::Status failed_call_;
   Result result_;
 };
 

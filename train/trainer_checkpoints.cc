@@ -88,21 +88,27 @@ absl::Status TrainerBase::OpenRun() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<Checkpoint>> TrainerBase::LastCheckpoint(
+    std::vector<std::string>* warnings) const {
+  MR_ASSIGN_OR_RETURN(std::optional<Checkpoint> last,
+                      store_->ReadLast(warnings));
+  if (last.has_value()) return last;
+  const std::string origin_file = run_folder_->path() + kOriginFile;
+  MR_ASSIGN_OR_RETURN(const std::string origin, ReadOrigin(origin_file));
+  if (origin.empty()) return std::nullopt;
+  absl::StatusOr<Checkpoint> found = ReadCheckpoint(origin);
+  if (found.ok()) return *std::move(found);
+  return Annotate(found.status(),
+                  absl::StrCat("what ", origin_file, " says it began from"));
+}
+
 absl::Status TrainerBase::FindCheckpoint(std::vector<std::string>* warnings) {
   const std::string& resume = options_.checkpoint.resume;
   const std::string origin_file = run_folder_->path() + kOriginFile;
   MR_ASSIGN_OR_RETURN(const std::string origin, ReadOrigin(origin_file));
   if (resume == "auto" || (run_folder_->had_epochs() && !origin.empty() &&
                            origin == AbsolutePath(resume))) {
-    MR_ASSIGN_OR_RETURN(resumed_, store_->ReadLast(warnings));
-    if (!resumed_.has_value() && !origin.empty()) {
-      absl::StatusOr<Checkpoint> found = ReadCheckpoint(origin);
-      if (!found.ok()) {
-        return Annotate(found.status(), absl::StrCat("what ", origin_file,
-                                                     " says it began from"));
-      }
-      resumed_ = *std::move(found);
-    }
+    MR_ASSIGN_OR_RETURN(resumed_, LastCheckpoint(warnings));
     if (!resumed_.has_value() && run_folder_->had_epochs()) {
       warnings->push_back(absl::StrCat(
           run_folder_->path(),
@@ -149,13 +155,12 @@ absl::Status TrainerBase::TakeCheckpoint() {
 
 absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {
   Checkpoint checkpoint{.needs_sync = needs_sync_, .history = result_.history};
-  std::vector<ObjectRef<CheckpointFiles>> refs;
-  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-  for (const AnyActorHandle& worker : workers_) {
-    refs.push_back(worker.CallByName<CheckpointFiles>("SaveCheckpoint"));
-    calls.push_back(refs.back().state());
-  }
-  MR_RETURN_IF_ERROR(AwaitWorkers(calls, "SaveCheckpoint"));
+  std::vector<ObjectRef<CheckpointFiles>> refs(workers_.size());
+  const auto call = [&](int id) {
+    refs[id] = workers_[id].CallByName<CheckpointFiles>("SaveCheckpoint");
+    return refs[id].state();
+  };
+  MR_RETURN_IF_ERROR(CallAndAwait("SaveCheckpoint", call));
   MR_ASSIGN_OR_RETURN(checkpoint.workers, GetAll(refs));
   MR_RETURN_IF_ERROR(
       Annotate(SaveServer(&checkpoint.server), "the parameter server"));
@@ -165,14 +170,14 @@ absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {
 absl::Status TrainerBase::Restore(Checkpoint checkpoint) {
   MR_RETURN_IF_ERROR(
       Annotate(LoadServer(checkpoint.server), "the parameter server"));
-  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+  std::vector<Call> calls;
   for (size_t i = 0; i < workers_.size(); ++i) {
     calls.push_back(
         workers_[i]
             .CallByName<void>("LoadCheckpoint", checkpoint.workers[i])
             .state());
   }
-  MR_RETURN_IF_ERROR(AwaitWorkers(calls, "LoadCheckpoint"));
+  MR_RETURN_IF_ERROR(AwaitWorkers(std::move(calls), "LoadCheckpoint"));
   needs_sync_ = checkpoint.needs_sync;
   checkpointed_epochs_ = checkpoint.epochs();
   result_.history = std::move(checkpoint.history);

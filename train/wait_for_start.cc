@@ -51,7 +51,8 @@ std::string Reasons(const Cluster& cluster, const NamedActors& actors,
 }  // namespace
 
 absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
-                          absl::Duration timeout) {
+                          absl::Duration timeout,
+                          absl::FunctionRef<bool()> cancelled) {
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + timeout;
   bool logged = false;
@@ -60,6 +61,9 @@ absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
   while (true) {
     std::vector<size_t> still;
     for (const size_t i : waiting) {
+      if (cancelled()) {
+        return absl::CancelledError("the start of workers was given up");
+      }
       const auto& [name, actor] = actors[i];
       const absl::Status status = actor.WaitReady(
           std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kTurn));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
@@ -19,10 +20,12 @@ using NamedActors = std::vector<std::pair<std::string, AnyActorHandle>>;
 // Blocks until all are ready; says once in the log, after 5 s, what it waits
 // for.
 //
+// cancelled: asked several times a second.
 // Errors: of the first actor found dead, at once. DEADLINE_EXCEEDED after
-// `timeout`, with how many started and what the others wait for.
+// `timeout`, with how many started and what the others wait for. CANCELLED.
 absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
-                          absl::Duration timeout);
+                          absl::Duration timeout,
+                          absl::FunctionRef<bool()> cancelled);
 
 }  // namespace miniray::train
 

@@ -11,11 +11,13 @@
 namespace miniray::train {
 
 WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
-                       ps::ServerOptions server_options, int num_workers)
+                       ps::ServerOptions server_options, int num_workers,
+                       Wait wait)
     : strategy_(std::move(strategy)),
       options_(std::move(options)),
       server_options_(std::move(server_options)),
-      num_workers_(num_workers) {}
+      num_workers_(num_workers),
+      wait_(std::move(wait)) {}
 
 WeightSync::~WeightSync() { Stop(); }
 
@@ -39,19 +41,24 @@ absl::Status WeightSync::Check() const {
 }
 
 absl::Status WeightSync::Start(const Cluster& cluster,
-                               const ActorOptions& options) {
+                               const ActorOptions& options, bool anew) {
+  ps::ServerOptions server_options = server_options_;
+  if (anew && !server_options.state_dir.empty()) {
+    absl::StrAppend(&server_options.state_dir, ".", NewId("anew"));
+    LOG(WARNING) << "the parameter server keeps its state in "
+                 << server_options.state_dir << " now";
+  }
   MR_ASSIGN_OR_RETURN(server_,
                       ps::CreateParameterServer(cluster, strategy_, options_,
-                                                server_options_, options));
+                                                server_options, options));
   return absl::OkStatus();
 }
 
 absl::Status WeightSync::SendWorkerWeights() const {
   for (const auto& [worker_id, weight] : weights_) {
-    MR_RETURN_IF_ERROR(
-        server_.With(Retries())
-            .Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
-            .Get());
+    MR_RETURN_IF_ERROR(Await(
+        server_.With(Retries()).Call<&ps::ParameterServer::SetWorkerWeight>(
+            worker_id, weight)));
   }
   return absl::OkStatus();
 }
@@ -64,11 +71,23 @@ absl::Status WeightSync::SendStart(
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
                       ps::StrategyRegistry::Get().Create(strategy_, options_));
   if (!strategy->UsesStart()) return absl::OkStatus();
-  return Annotate(server_.With(Retries())
-                      .Call<&ps::ParameterServer::StartFromWorkers>(workers)
-                      .Get()
-                      .status(),
-                  "start of the synchronisation");
+  return Annotate(
+      Await(
+          server_.With(Retries()).Call<&ps::ParameterServer::StartFromWorkers>(
+              workers))
+          .status(),
+      "start of the synchronisation");
+}
+
+absl::Status WeightSync::SendTo(const AnyActorHandle& worker) const {
+  MR_ASSIGN_OR_RETURN(
+      const ps::SyncStats stats,
+      Await(server_.With(Retries()).Call<&ps::ParameterServer::GetStats>()));
+  if (!stats.initialized) return absl::OkStatus();
+  return Annotate(
+      Await(server_.With(Retries()).Call<&ps::ParameterServer::PushToWorkers>(
+          std::vector<AnyActorHandle>{worker})),
+      "the weights of the last synchronisation");
 }
 
 CallOptions WeightSync::Retries() const {
@@ -110,14 +129,19 @@ absl::Status WeightSync::SetWorkerWeight(int worker_id, double weight) {
 
 absl::StatusOr<ps::SyncResult> WeightSync::Sync(
     const std::vector<AnyActorHandle>& workers) {
+  ++num_syncs_;
+  return SyncAgain(workers);
+}
+
+absl::StatusOr<ps::SyncResult> WeightSync::SyncAgain(
+    const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckStarted());
   if (server_options_.state_dir.empty()) {
-    return server_.Call<&ps::ParameterServer::SyncFromWorkers>(workers).Get();
+    return Await(server_.Call<&ps::ParameterServer::SyncFromWorkers>(workers));
   }
-  return server_.With({.max_retries = -1})
-      .Call<&ps::ParameterServer::SyncOnce>(
-          workers, absl::StrCat(run_id_, "/", ++num_syncs_))
-      .Get();
+  return Await(server_.With({.max_retries = -1})
+                   .Call<&ps::ParameterServer::SyncOnce>(
+                       workers, absl::StrCat(run_id_, "/", num_syncs_)));
 }
 
 absl::StatusOr<ps::SyncStats> WeightSync::Stats() const {
@@ -134,16 +158,14 @@ absl::StatusOr<NamedTensors> WeightSync::PullWeights() const {
 
 absl::StatusOr<std::string> WeightSync::ExportState() const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.With(Retries())
-      .Call<&ps::ParameterServer::ExportState>()
-      .Get();
+  return Await(
+      server_.With(Retries()).Call<&ps::ParameterServer::ExportState>());
 }
 
 absl::Status WeightSync::ImportState(const std::string& state) const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.With(Retries())
-      .Call<&ps::ParameterServer::ImportState>(state)
-      .Get();
+  return Await(
+      server_.With(Retries()).Call<&ps::ParameterServer::ImportState>(state));
 }
 
 absl::Status WeightSync::CheckExport() const {
@@ -162,18 +184,20 @@ absl::Status WeightSync::CheckStarted() const {
 
 std::vector<std::shared_ptr<miniray::internal::CallState>> CallLoadDataShard(
     const std::vector<AnyActorHandle>& workers, internal::ShardCall form,
-    const Config& config) {
-  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
-  if (form == internal::ShardCall::kNone) return calls;
+    const Config& config, std::optional<int> only) {
+  if (form == internal::ShardCall::kNone) return {};
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls(
+      workers.size());
   const int num_shards = static_cast<int>(workers.size());
   for (int shard = 0; shard < num_shards; ++shard) {
+    if (only.has_value() && shard != *only) continue;
     const AnyActorHandle& worker = workers[shard];
     const ObjectRef<void> call =
         form == internal::ShardCall::kPlain
             ? worker.CallByName<void>("LoadDataShard", shard, num_shards)
             : worker.CallByName<void>("LoadDataShard", shard, num_shards,
                                       config);
-    calls.push_back(call.state());
+    calls[shard] = call.state();
   }
   return calls;
 }

@@ -5,6 +5,7 @@
 #define MINIRAY_TRAIN_WEIGHT_SYNC_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,8 +24,12 @@ namespace miniray::train {
 // Not thread-safe.
 class WeightSync {
  public:
+  // Waits for a call to the server; an error is returned in its place.
+  using Wait = std::function<absl::Status(
+      const std::shared_ptr<miniray::internal::CallState>&)>;
+
   WeightSync(std::string strategy, ps::StrategyOptions options,
-             ps::ServerOptions server_options, int num_workers);
+             ps::ServerOptions server_options, int num_workers, Wait wait);
   ~WeightSync();
   WeightSync(const WeightSync&) = delete;
   WeightSync& operator=(const WeightSync&) = delete;
@@ -34,7 +39,12 @@ class WeightSync {
   absl::Status Check() const;
 
   // Creates the parameter server; does not wait for it.
-  absl::Status Start(const Cluster& cluster, const ActorOptions& options);
+  //
+  // anew: training goes back to an earlier moment, so that what an earlier
+  //   server has in its state_dir is not gone on with: this one's is another
+  //   folder, beside it.
+  absl::Status Start(const Cluster& cluster, const ActorOptions& options,
+                     bool anew);
 
   // Gives it the worker weights set so far.
   absl::Status SendWorkerWeights() const;
@@ -43,12 +53,20 @@ class WeightSync {
   // Errors also where workers lack what the server will ask of them.
   absl::Status SendStart(const std::vector<AnyActorHandle>& workers) const;
 
+  // Gives a worker that has been made anew what all had after the last
+  // synchronisation; nothing, if there was none and no common start.
+  absl::Status SendTo(const AnyActorHandle& worker) const;
+
   // Kills the parameter server. Idempotent.
   void Stop();
 
   // See DataParallelTrainer.
   absl::Status SetWorkerWeight(int worker_id, double weight);
   absl::StatusOr<ps::SyncResult> Sync(
+      const std::vector<AnyActorHandle>& workers);
+  // The synchronisation that has failed once more: pushed again where the
+  // server had done it, and knows that (state_dir).
+  absl::StatusOr<ps::SyncResult> SyncAgain(
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<ps::SyncStats> Stats() const;
   absl::StatusOr<NamedTensors> PullWeights() const;
@@ -63,6 +81,13 @@ class WeightSync {
 
  private:
   absl::Status CheckStarted() const;
+  // The result, once wait_ lets it.
+  template <class T>
+  auto Await(ObjectRef<T> ref) const -> decltype(ref.Get()) {
+    const absl::Status waited = wait_(ref.state());
+    if (!waited.ok()) return waited;
+    return std::move(ref).Get();
+  }
   // For what may run twice: a server that keeps its state comes back.
   CallOptions Retries() const;
 
@@ -70,16 +95,18 @@ class WeightSync {
   const ps::StrategyOptions options_;
   const ps::ServerOptions server_options_;
   const int num_workers_;
+  const Wait wait_;
   std::map<int, double> weights_;
   const std::string run_id_ = NewId("run");
   int64_t num_syncs_ = 0;
   ActorHandle<ps::ParameterServer> server_;  // Empty unless started.
 };
 
-// Calls LoadDataShard of all workers; waits for none.
+// Calls LoadDataShard of all workers, or of `only`; waits for none. By worker;
+// null for the others.
 std::vector<std::shared_ptr<miniray::internal::CallState>> CallLoadDataShard(
     const std::vector<AnyActorHandle>& workers, internal::ShardCall form,
-    const Config& config);
+    const Config& config, std::optional<int> only = std::nullopt);
 
 }  // namespace miniray::train
 

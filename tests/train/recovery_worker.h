@@ -1,0 +1,139 @@
+// A worker that fails where and how a file says, small enough to follow by
+// hand: its model is one number x, which an epoch moves half of the way to the
+// worker's target.
+
+#ifndef MINIRAY_TESTS_TRAIN_RECOVERY_WORKER_H_
+#define MINIRAY_TESTS_TRAIN_RECOVERY_WORKER_H_
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/api/miniray.h"
+#include "runtime/base/files.h"
+#include "tests/ps/tensors.h"
+#include "train/data_parallel_trainer.h"
+
+namespace miniray::train {
+
+class RecoveryWorker {
+ public:
+  explicit RecoveryWorker(int worker_id) : worker_id_(worker_id) {}
+
+  // config: "fault_file", what this worker may find there; "epoch_seconds", how
+  // long an epoch takes, with progress every tenth of it.
+  absl::Status LoadDataShard(int shard_id, int num_shards,
+                             const Config& config) {
+    if (shard_id != worker_id_) return absl::InternalError("another's shard");
+    MR_ASSIGN_OR_RETURN(fault_file_, config.GetString("fault_file", ""));
+    MR_ASSIGN_OR_RETURN(epoch_seconds_, config.GetDouble("epoch_seconds", 0));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Metrics> TrainEpoch(int epoch) {
+    meter_.Begin(epoch, 10);
+    MR_RETURN_IF_ERROR(MaybeFail("TrainEpoch"));
+    for (int i = 0; i < 10; ++i) {
+      absl::SleepFor(absl::Seconds(epoch_seconds_ / 10));
+      meter_.Advance(1);
+    }
+    x_ += (4.f + 4.f * static_cast<float>(worker_id_) - x_) / 2;
+    meter_.Finish();
+    return Metrics{{"x", x_}, {"epoch", epoch}};
+  }
+
+  absl::StatusOr<NamedTensors> GetWeights() {
+    MR_RETURN_IF_ERROR(MaybeFail("GetWeights"));
+    return NamedTensors{{"x", ps::Floats({x_})}};
+  }
+  absl::Status SetWeights(const NamedTensors& weights) {
+    x_ = weights.at(0).second.item<float>();
+    return absl::OkStatus();
+  }
+  Progress GetProgress() const { return meter_.Now(); }
+  int64_t Pid() const { return getpid(); }
+
+ private:
+  // The file has "WORKER METHOD HOW"; it is removed by whom it means, unless
+  // HOW is "always".
+  absl::Status MaybeFail(const std::string& method) const {
+    const absl::StatusOr<std::string> text = ReadFile(fault_file_);
+    if (!text.ok()) return absl::OkStatus();
+    const std::vector<std::string> words = absl::StrSplit(*text, ' ');
+    if (words.at(0) != absl::StrCat(worker_id_) || words.at(1) != method) {
+      // "Its" worker's end makes the others lose their connections.
+      return words.at(2) == "follow"
+                 ? absl::UnavailableError("connection reset by peer")
+                 : absl::OkStatus();
+    }
+    const std::string& how = words.at(2);
+    if (how == "follow") absl::SleepFor(absl::Milliseconds(500));
+    if (how != "always") std::remove(fault_file_.c_str());
+    if (how == "kill" || how == "follow") kill(getpid(), SIGKILL);
+    if (how == "stop") kill(getpid(), SIGSTOP);
+    while (how != "throw" && how != "always") pause();  // Or "hang".
+    throw std::runtime_error("loss went up");
+  }
+
+  const int worker_id_;
+  std::string fault_file_;
+  double epoch_seconds_ = 0;
+  float x_ = 0;
+  EpochMeter meter_;
+};
+MINIRAY_ACTOR(RecoveryWorker, Constructor<int>, &RecoveryWorker::LoadDataShard,
+              &RecoveryWorker::TrainEpoch, &RecoveryWorker::GetWeights,
+              &RecoveryWorker::SetWeights, &RecoveryWorker::GetProgress,
+              &RecoveryWorker::Pid);
+
+class RecoveryTrainer : public DataParallelTrainer<RecoveryWorker> {
+ public:
+  using DataParallelTrainer::DataParallelTrainer;
+
+  int num_train_starts = 0;
+  std::vector<int> created;  // Worker ids, in the order of CreateWorker.
+  std::vector<WorkerFailure> failures;
+  std::function<void(int epoch)> at_epoch_start;  // May be empty.
+
+ protected:
+  absl::StatusOr<ActorHandle<RecoveryWorker>> CreateWorker(
+      int worker_id, const Config& config) override {
+    created.push_back(worker_id);
+    return cluster().CreateActor<RecoveryWorker>(WorkerOptions(worker_id),
+                                                 worker_id);
+  }
+  void OnTrainStart() override { ++num_train_starts; }
+  void OnEpochStart(int epoch) override {
+    if (at_epoch_start) at_epoch_start(epoch);
+  }
+  void OnWorkerFailure(const WorkerFailure& failure) override {
+    failures.push_back(failure);
+  }
+};
+
+// Sees the failures of any trainer.
+class FailureObserver : public Callback {
+ public:
+  std::vector<WorkerFailure> failures;
+  std::function<void(const WorkerFailure&)> at_failure;  // May be empty.
+
+  void OnWorkerFailure(TrainContext& context,
+                       const WorkerFailure& failure) override {
+    failures.push_back(failure);
+    if (at_failure) at_failure(failure);
+  }
+};
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TESTS_TRAIN_RECOVERY_WORKER_H_

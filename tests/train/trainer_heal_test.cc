@@ -1,0 +1,262 @@
+// FailurePolicy::kHeal, what is taken for a failure, and what is told of it.
+
+#include <signal.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+#include "tests/runtime/test_cluster.h"
+#include "tests/train/recovery_worker.h"
+
+namespace miniray::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// x after epochs 0 to 3: the workers go half of the way to 4 and 8, and their
+// mean half of the way to 6.
+const std::vector<double> kUndisturbed = {3, 4.5, 5.25, 5.625};
+
+// None where nobody hangs: the machine may be slow.
+absl::Duration HangTimeout(const std::string& fault) {
+  return fault == "hang" || fault == "stop" ? absl::Seconds(5)
+                                            : absl::InfiniteDuration();
+}
+
+class TrainerHealTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    nodes_ = new TestCluster({.node_cpus = {4}});
+    cluster_ = new Cluster(nodes_->Connect());
+  }
+  static void TearDownTestSuite() {
+    delete cluster_;
+    delete nodes_;
+  }
+
+  TrainerOptions Options(FailureConfig failure) {
+    return {.num_workers = 2, .cluster = *cluster_, .failure = failure};
+  }
+
+  // Trains 4 epochs with this fault in `epoch`.
+  absl::StatusOr<Result> Train(RecoveryTrainer* trainer,
+                               const std::string& fault, int epoch = 1,
+                               double epoch_seconds = 0) {
+    const std::string file = temp_.path() + "/fault";
+    trainer->at_epoch_start = [=, first = true](int now) mutable {
+      if (now != epoch || !std::exchange(first, false)) return;
+      EXPECT_THAT(WriteFileAtomically(file, fault), IsOk());
+    };
+    return trainer->Train(
+        {.epochs = 4,
+         .config = {{"fault_file", file}, {"epoch_seconds", epoch_seconds}}});
+  }
+
+  // x as synchronised, after each epoch: what the workers had before it is in
+  // what they report after the next.
+  static double Final(const RecoveryTrainer& trainer) {
+    return trainer.PullWeights()->at(0).second.item<float>();
+  }
+
+  static TestCluster* nodes_;
+  static Cluster* cluster_;
+  TempFolder temp_;
+};
+
+TestCluster* TrainerHealTest::nodes_ = nullptr;
+Cluster* TrainerHealTest::cluster_ = nullptr;
+
+// Only the lost one is made anew, with the weights of the last synchronisation:
+// the numbers are those of an undisturbed training, for the workers remember
+// nothing else.
+TEST_F(TrainerHealTest, AWorkerLostInAnEpochIsReplacedAndCalledAgain) {
+  for (const std::string how : {"throw", "kill", "hang", "stop"}) {
+    for (const int epoch : {0, 2}) {  // Before the first synchronisation, too.
+      SCOPED_TRACE(absl::StrCat(how, " in epoch ", epoch));
+      auto observer = std::make_shared<FailureObserver>();
+      TrainerOptions options = Options({.max_failures = 1,
+                                        .policy = FailurePolicy::kHeal,
+                                        .hang_timeout = HangTimeout(how)});
+      options.callbacks = {observer};
+      RecoveryTrainer trainer(options);
+      const auto result = Train(&trainer, "1 TrainEpoch " + how, epoch);
+      ASSERT_THAT(result, IsOk());
+      ASSERT_THAT(result->history, SizeIs(4));
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(result->history[i].epoch, i);
+        EXPECT_EQ(result->history[i].metrics.at("x"), kUndisturbed[i]);
+        EXPECT_EQ(result->history[i].metrics.at("epoch"), i);
+      }
+      EXPECT_EQ(Final(trainer), kUndisturbed[3]);
+      EXPECT_THAT(trainer.created, ElementsAre(0, 1, 1));
+      EXPECT_EQ(trainer.num_train_starts, 1);
+      ASSERT_THAT(result->failures, SizeIs(1));
+      const WorkerFailure& failure = result->failures[0];
+      EXPECT_EQ(failure.epoch, epoch);
+      EXPECT_EQ(failure.worker_id, 1);
+      EXPECT_FALSE(failure.fatal);
+      const std::map<std::string, std::string> texts = {
+          {"throw", "loss went up"},
+          {"kill", "signal 9"},
+          {"hang", "no progress for 5s"},
+          {"stop", "no progress for 5s"}};
+      EXPECT_THAT(
+          std::string(failure.error.message()),
+          AllOf(StartsWith(absl::StrCat("epoch ", epoch + 1, "/4: worker 1")),
+                HasSubstr(texts.at(how))));
+      EXPECT_THAT(trainer.failures, SizeIs(1));
+      EXPECT_THAT(observer->failures, SizeIs(1));
+    }
+  }
+}
+
+// What the lost one has trained since the last synchronisation is lost: in
+// epoch 1 it contributes 3 again, and worker 0 3.5.
+TEST_F(TrainerHealTest, AWorkerLostInASynchronisationIsReplacedBeforeTheNext) {
+  for (const std::string how : {"kill", "stop"}) {
+    SCOPED_TRACE(how);
+    RecoveryTrainer trainer(Options({.max_failures = 1,
+                                     .policy = FailurePolicy::kHeal,
+                                     .hang_timeout = HangTimeout(how)}));
+    const auto result = Train(&trainer, "1 GetWeights " + how);
+    ASSERT_THAT(result, IsOk());
+    ASSERT_THAT(result->history, SizeIs(4));
+    EXPECT_EQ(Final(trainer), 5.3125);
+    EXPECT_THAT(trainer.created, ElementsAre(0, 1, 1));
+    ASSERT_THAT(result->failures, SizeIs(1));
+    EXPECT_EQ(result->failures[0].worker_id, 1);
+    EXPECT_THAT(std::string(result->failures[0].error.message()),
+                AllOf(StartsWith("epoch 2/4: synchronisation: worker 1"),
+                      HasSubstr(how == "kill" ? "signal 9" : "not answer")));
+  }
+}
+
+// Epochs of 3 s, with progress every 0.3 s: nobody hangs.
+TEST_F(TrainerHealTest, WhoMakesProgressDoesNotHang) {
+  RecoveryTrainer trainer(Options({.hang_timeout = absl::Seconds(2)}));
+  const auto result = Train(&trainer, "9 TrainEpoch throw", 3, 3);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->failures, IsEmpty());
+  EXPECT_EQ(Final(trainer), kUndisturbed[3]);
+}
+
+TEST_F(TrainerHealTest, AHungWorkerWithoutToleranceEndsTrainAndItself) {
+  RecoveryTrainer trainer(Options({.hang_timeout = absl::Seconds(3)}));
+  std::vector<int64_t> pids;
+  const std::string file = temp_.path() + "/fault";
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 1) return;
+    for (const auto& worker : trainer.workers()) {
+      pids.push_back(*worker.Call<&RecoveryWorker::Pid>().Get());
+    }
+    EXPECT_THAT(WriteFileAtomically(file, "0 TrainEpoch stop"), IsOk());
+  };
+  const auto result =
+      trainer.Train({.epochs = 4, .config = {{"fault_file", file}}});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(StartsWith("epoch 2/4: worker 0 (RecoveryWorker"),
+                    HasSubstr("failure.hang_timeout")));
+  ASSERT_THAT(pids, SizeIs(2));
+  EXPECT_TRUE(Eventually(
+      [&] { return !ProcessLives(pids[0]) && !ProcessLives(pids[1]); }));
+}
+
+// The first error stands, with the worker's own text; what comes of it or later
+// stands behind it, and in result.json.
+TEST_F(TrainerHealTest, BeyondMaxFailuresTheFirstErrorStands) {
+  for (const FailurePolicy policy :
+       {FailurePolicy::kHeal, FailurePolicy::kGroup}) {
+    TrainerOptions options = Options({.max_failures = 1, .policy = policy});
+    options.storage_path = temp_.path();
+    options.name = policy == FailurePolicy::kHeal ? "heal" : "group";
+    auto observer = std::make_shared<FailureObserver>();
+    options.callbacks = {observer};
+    RecoveryTrainer trainer(options);
+    const auto result = Train(&trainer, "1 TrainEpoch always", 2);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kUnknown);
+    // Made anew as a group, it fails in the first epoch: there is no checkpoint
+    // to go on from.
+    const std::string last = policy == FailurePolicy::kHeal ? "3" : "1";
+    EXPECT_THAT(
+        std::string(result.status().message()),
+        AllOf(StartsWith("epoch 3/4: worker 1: RecoveryWorker.TrainEpoch on "
+                         "'worker-1'"),
+              HasSubstr("loss went up; then: epoch " + last + "/4: worker 1")));
+    EXPECT_EQ(trainer.last_result().error, result.status());
+    ASSERT_THAT(observer->failures, SizeIs(2));
+    EXPECT_FALSE(observer->failures[0].fatal);
+    EXPECT_TRUE(observer->failures[1].fatal);
+    EXPECT_EQ(observer->failures[1].number, 2);
+    const auto json = nlohmann::json::parse(*ReadFile(
+        absl::StrCat(options.storage_path, "/", options.name, "/result.json")));
+    ASSERT_THAT(json["failures"], SizeIs(2));
+    EXPECT_EQ(json["failures"][0]["epoch"], 2);
+    EXPECT_EQ(json["failures"][0]["worker"], 1);
+    EXPECT_EQ(json["failures"][0]["fatal"], false);
+    EXPECT_EQ(json["failures"][0]["error"]["code"], "UNKNOWN");
+    std::remove((temp_.path() + "/fault").c_str());
+  }
+}
+
+// Worker 0 fails first, because it loses its connection to worker 1.
+TEST_F(TrainerHealTest, TheCauseStandsAndNotWhatCameOfIt) {
+  RecoveryTrainer trainer(Options({}));
+  const auto result = Train(&trainer, "1 TrainEpoch follow");
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(StartsWith("epoch 2/4: worker 1"), HasSubstr("signal 9"),
+                    Not(HasSubstr("connection reset"))));
+}
+
+TEST_F(TrainerHealTest, WithoutPlaceForTheReplacementTrainSaysWhatIsMissing) {
+  TestCluster nodes({.node_cpus = {2}});
+  const Cluster cluster = nodes.Connect();
+  std::optional<ActorHandle<RecoveryWorker>> blocker;
+  auto observer = std::make_shared<FailureObserver>();
+  observer->at_failure = [&](const WorkerFailure&) {
+    if (blocker.has_value()) return;
+    // Takes the place as soon as it is free.
+    blocker = *cluster.CreateActor<RecoveryWorker>({}, 7);
+  };
+  TrainerOptions options =
+      Options({.max_failures = -1, .policy = FailurePolicy::kHeal});
+  options.cluster = cluster;
+  options.callbacks = {observer};
+  options.start_timeout = absl::Seconds(10);
+  RecoveryTrainer trainer(options);
+  const auto result = Train(&trainer, "1 TrainEpoch kill");
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(StartsWith("epoch 2/4: worker 1"), HasSubstr("signal 9"),
+                    HasSubstr("; then: after 10s only "), HasSubstr("CPU")));
+}
+
+TEST_F(TrainerHealTest, OptionsThatCannotBe) {
+  RecoveryTrainer trainer(Options({.max_failures = -2}));
+  EXPECT_THAT(std::string(trainer.Train({}).status().message()),
+              HasSubstr("failure.max_failures must be at least 0, or -1"));
+  RecoveryTrainer other(Options({.hang_timeout = absl::ZeroDuration()}));
+  EXPECT_THAT(std::string(other.Train({}).status().message()),
+              HasSubstr("failure.hang_timeout must be above 0"));
+}
+
+}  // namespace
+}  // namespace miniray::train
+
+TEST_CLUSTER_MAIN()

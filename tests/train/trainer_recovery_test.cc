@@ -1,0 +1,370 @@
+// FailurePolicy::kGroup: whatever was lost, the training comes to what it would
+// have come to, bit for bit.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+#include "tests/runtime/test_cluster.h"
+#include "tests/train/checkpoint_worker.h"
+#include "tests/train/driver_process.h"
+#include "tests/train/recovery_worker.h"
+
+namespace miniray::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+// With this in its environment, the address of a head and a folder, the test's
+// executable is a node with one CPU.
+constexpr char kNodeVariable[] = "RECOVERY_TEST_NODE";
+
+constexpr int kEpochs = 6;
+
+std::string Bytes(const absl::StatusOr<NamedTensors>& weights) {
+  std::string bytes;
+  if (!weights.ok()) return weights.status().ToString();
+  for (const auto& [name, tensor] : *weights) {
+    bytes.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
+  }
+  return bytes;
+}
+
+// What a training comes to.
+struct Outcome {
+  std::vector<double> losses;  // Of all epochs, those of each worker too.
+  std::string weights;
+
+  Outcome() = default;
+  Outcome(const Result& result, const CheckpointTrainer& trainer)
+      : weights(Bytes(trainer.PullWeights())) {
+    for (const EpochResult& epoch : result.history) {
+      losses.push_back(epoch.metrics.at("loss"));
+      for (const Metrics& worker : epoch.per_worker) {
+        losses.push_back(worker.at("loss"));
+      }
+    }
+  }
+  bool operator==(const Outcome&) const = default;
+};
+
+// Each epoch once, in the result and on the disk.
+void ExpectAllEpochsOnce(const Result& result) {
+  ASSERT_THAT(result.history, SizeIs(kEpochs));
+  const std::string text = *ReadFile(result.path + "/history.jsonl");
+  const std::vector<std::string> lines =
+      absl::StrSplit(text, '\n', absl::SkipEmpty());
+  ASSERT_THAT(lines, SizeIs(kEpochs));
+  for (int i = 0; i < kEpochs; ++i) {
+    EXPECT_EQ(result.history[i].epoch, i);
+    EXPECT_EQ(result.history[i].metrics.at("epoch"), i);
+    EXPECT_EQ(Json::parse(lines[i])["epoch"], i);
+  }
+}
+
+class TrainerRecoveryTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    nodes_ = new TestCluster({.node_cpus = {4}});
+    cluster_ = new Cluster(nodes_->Connect());
+    CheckpointTrainer trainer(Workers());
+    const auto result = trainer.Train({.epochs = kEpochs});
+    undisturbed_ = new Outcome(*result, trainer);
+  }
+  static void TearDownTestSuite() {
+    delete undisturbed_;
+    delete cluster_;
+    delete nodes_;
+  }
+
+  // Momentum on the server has a state of its own, too; workers are apart for
+  // an epoch of two.
+  static TrainerOptions Workers() {
+    TrainerOptions options;
+    options.num_workers = 2;
+    options.cluster = *cluster_;
+    options.sync_interval = 2;
+    options.sync_strategy = "momentum";
+    options.strategy_options = {{"momentum", 0.5}};
+    return options;
+  }
+  TrainerOptions Options(FailureConfig failure, const std::string& name = "run",
+                         int frequency = 1) {
+    TrainerOptions options = Workers();
+    options.storage_path = temp_.path();
+    options.name = name;
+    options.checkpoint.frequency = frequency;
+    options.failure = failure;
+    return options;
+  }
+
+  std::string fault_file() const { return temp_.path() + "/fault"; }
+
+  static TestCluster* nodes_;
+  static Cluster* cluster_;
+  static Outcome* undisturbed_;
+  TempFolder temp_;
+};
+
+TestCluster* TrainerRecoveryTest::nodes_ = nullptr;
+Cluster* TrainerRecoveryTest::cluster_ = nullptr;
+Outcome* TrainerRecoveryTest::undisturbed_ = nullptr;
+
+TEST_F(TrainerRecoveryTest, AGroupGoesOnFromTheLastCheckpointBitForBit) {
+  for (const std::string how : {"throw", "kill", "hang"}) {
+    for (const int frequency : {1, 2, 0}) {  // 0: from the start.
+      const std::string name = absl::StrCat(how, frequency);
+      SCOPED_TRACE(name);
+      CheckpointTrainer trainer(
+          Options({.max_failures = 1,
+                   .hang_timeout = how == "hang" ? absl::Seconds(5)
+                                                 : absl::InfiniteDuration()},
+                  name, frequency));
+      bool first = true;
+      trainer.at_epoch_start = [&](int epoch) {
+        if (epoch != 3 || !std::exchange(first, false)) return;
+        EXPECT_THAT(WriteFileAtomically(fault_file(), how), IsOk());
+      };
+      const auto result = trainer.Train(
+          {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+      ASSERT_THAT(result, IsOk());
+      ExpectAllEpochsOnce(*result);
+      EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+      ASSERT_THAT(result->failures, SizeIs(1));
+      EXPECT_EQ(result->failures[0].epoch, 3);
+      EXPECT_THAT(std::string(result->failures[0].error.message()),
+                  HasSubstr(how == "throw"  ? "loss went up"
+                            : how == "kill" ? "signal 9"
+                                            : "not returned for 5s"));
+    }
+  }
+}
+
+TEST_F(TrainerRecoveryTest, AKilledParameterServerIsMadeAnewWithItsState) {
+  for (const FailurePolicy policy :
+       {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
+    CheckpointTrainer trainer(
+        Options({.max_failures = 1, .policy = policy},
+                absl::StrCat("run", static_cast<int>(policy))));
+    bool first = true;
+    trainer.at_epoch_start = [&](int epoch) {
+      if (epoch != 3 || !std::exchange(first, false)) return;
+      const int64_t pid = nodes_->Info(trainer.parameter_server()).pid();
+      EXPECT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+    };
+    const auto result = trainer.Train({.epochs = kEpochs});
+    ASSERT_THAT(result, IsOk());
+    ExpectAllEpochsOnce(*result);
+    EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+    EXPECT_THAT(result->failures, SizeIs(1));
+  }
+}
+
+// Its state_dir has what came after the checkpoint, which is not gone on with.
+TEST_F(TrainerRecoveryTest, AStateFolderDoesNotBringLaterWeightsBack) {
+  TrainerOptions options = Options({.max_failures = 1}, "run", 0);
+  options.server_options.state_dir = temp_.path() + "/state";
+  CheckpointTrainer trainer(options);
+  bool first = true;
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 5 || !std::exchange(first, false)) return;
+    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+  };
+  const auto result = trainer.Train(
+      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+}
+
+// Epochs of 50 ms; the moment is anywhere in them, in a synchronisation, or
+// while a checkpoint is taken.
+TEST_F(TrainerRecoveryTest, AWorkerKilledAtAnyMoment) {
+  const double usual_loss = undisturbed_->losses[3 * (kEpochs - 1)];
+  for (int seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    const int victim = static_cast<int>(random() % 2);
+    const absl::Duration moment = absl::Milliseconds(random() % 350);
+    const bool heals = seed % 2 == 1;
+    CheckpointTrainer trainer(Options(
+        {.max_failures = 3,
+         .policy = heals ? FailurePolicy::kHeal : FailurePolicy::kGroup},
+        absl::StrCat("run", seed)));
+    std::thread killer;
+    trainer.at_epoch_start = [&](int epoch) {
+      if (killer.joinable()) return;
+      const int64_t pid =
+          *trainer.workers()[victim].Call<&CheckpointWorker::Pid>().Get();
+      killer = std::thread([=] {
+        absl::SleepFor(moment);
+        kill(static_cast<pid_t>(pid), SIGKILL);
+      });
+    };
+    const auto result =
+        trainer.Train({.epochs = kEpochs, .config = {{"epoch_seconds", 0.05}}});
+    killer.join();
+    ASSERT_THAT(result, IsOk());
+    ExpectAllEpochsOnce(*result);
+    if (!heals) {
+      EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+    } else {
+      EXPECT_NEAR(result->history.back().metrics.at("loss"), usual_loss,
+                  0.25 * usual_loss);
+    }
+  }
+}
+
+// A stop that was asked for does not come earlier because of a failure.
+TEST_F(TrainerRecoveryTest, AStopAskedForBeforeAFailureKeepsItsEpoch) {
+  class StopAfterFour : public Callback {
+   public:
+    void OnEpochStart(TrainContext& context, int epoch) override {
+      if (epoch == 3) context.RequestStop();
+    }
+  };
+  TrainerOptions options = Options({.max_failures = 1}, "run", 2);
+  options.callbacks = {std::make_shared<StopAfterFour>()};
+  CheckpointTrainer trainer(options);
+  bool first = true;
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 3 || !std::exchange(first, false)) return;
+    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+  };
+  const auto result = trainer.Train(
+      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->history, SizeIs(4));
+  EXPECT_THAT(result->failures, SizeIs(1));
+}
+
+// A node with one of the workers; another one comes once it is lost.
+TEST_F(TrainerRecoveryTest, ANodeIsLost) {
+  for (const FailurePolicy policy :
+       {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
+    TestCluster nodes({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}});
+    const std::string name = absl::StrCat("run", static_cast<int>(policy));
+    auto node = std::make_unique<DriverProcess>(
+        kNodeVariable,
+        absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "a"));
+    std::unique_ptr<DriverProcess> next;
+    auto observer = std::make_shared<FailureObserver>();
+    observer->at_failure = [&](const WorkerFailure&) {
+      if (next != nullptr) return;
+      next = std::make_unique<DriverProcess>(
+          kNodeVariable,
+          absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "b"));
+    };
+    TrainerOptions options =
+        Options({.max_failures = 3, .policy = policy}, name);
+    options.cluster = nodes.Connect();
+    options.callbacks = {observer};
+    CheckpointTrainer trainer(options);
+    trainer.at_epoch_start = [&](int epoch) {
+      if (epoch != 3 || node == nullptr) return;
+      node->Signal(SIGKILL);
+      node->Wait();
+      node.reset();
+    };
+    const auto result = trainer.Train({.epochs = kEpochs});
+    ASSERT_THAT(result, IsOk());
+    ExpectAllEpochsOnce(*result);
+    EXPECT_FALSE(result->failures.empty());
+    if (policy == FailurePolicy::kGroup) {
+      EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+    }
+    trainer.Shutdown();
+  }
+}
+
+// Recovery waits for a place, for a minute; a signal ends it.
+TEST_F(TrainerRecoveryTest, ASignalEndsRecoveryAtOnce) {
+  TestCluster nodes({.node_cpus = {2}});
+  const Cluster cluster = nodes.Connect();
+  std::optional<ActorHandle<RecoveryWorker>> blocker;
+  auto observer = std::make_shared<FailureObserver>();
+  observer->at_failure = [&](const WorkerFailure&) {
+    blocker =
+        *cluster.CreateActor<RecoveryWorker>({.resources = {.cpu = 2}}, 7);
+  };
+  TrainerOptions options = Options({.max_failures = -1});
+  options.cluster = cluster;
+  options.callbacks = {observer};
+  CheckpointTrainer trainer(options);
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 3) return;
+    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+  };
+  std::thread signaller([&] {
+    // The new workers wait for a place.
+    EXPECT_TRUE(
+        Eventually([&] { return nodes.head().GetState().actors_size() >= 7; },
+                   absl::Seconds(60)));
+    kill(getpid(), SIGTERM);
+  });
+  const absl::Time start = absl::Now();
+  const auto result = trainer.Train(
+      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+  signaller.join();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(45));
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(StartsWith("epoch 4/6: worker "), HasSubstr("loss went up"),
+                    HasSubstr("then: ")));
+  EXPECT_EQ(trainer.last_result().stopped_by, "SIGTERM");
+  EXPECT_THAT(trainer.last_result().failures, SizeIs(1));
+  EXPECT_TRUE(trainer.workers().empty());
+  // What it was ended for goes on later.
+  ASSERT_TRUE(blocker->Kill().ok());
+  options.checkpoint.resume = "auto";
+  options.callbacks.clear();
+  CheckpointTrainer next(options);
+  const auto resumed = next.Train({.epochs = kEpochs});
+  ASSERT_THAT(resumed, IsOk());
+  ExpectAllEpochsOnce(*resumed);
+  EXPECT_EQ(Outcome(*resumed, next), *undisturbed_);
+}
+
+// A node of its own process, until it is killed.
+int BeNode(const std::string& what) {
+  const std::vector<std::string> words = absl::StrSplit(what, ' ');
+  WorkerDaemon::Options options;
+  options.head_address = words.at(0);
+  options.session_dir = words.at(1);
+  (*options.resources.mutable_quantity())["CPU"] = 1;
+  const auto daemon = WorkerDaemon::Start(options);
+  if (!daemon.ok()) return 1;
+  while (true) pause();
+}
+
+}  // namespace
+}  // namespace miniray::train
+
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  if (const char* what = std::getenv(miniray::train::kNodeVariable)) {
+    return miniray::train::BeNode(what);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,52 @@
+// Tells which of several workers have stopped making progress.
+
+#ifndef MINIRAY_TRAIN_HANG_WATCH_H_
+#define MINIRAY_TRAIN_HANG_WATCH_H_
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/api/miniray.h"
+#include "train/epoch_meter.h"
+
+namespace miniray::train {
+
+// Watches one call to each of the workers. Not thread-safe.
+class HangWatch {
+ public:
+  // asks: the workers have GetProgress. One that does not answer that makes no
+  //   progress either.
+  HangWatch(absl::Duration timeout, bool asks, size_t num_workers);
+
+  // From one Look to the next; infinite if there is no timeout.
+  absl::Duration turn() const;
+
+  // Returns the first worker that has made no progress for the timeout, of
+  // those that are not done yet. Does not block.
+  std::optional<size_t> Look(const std::vector<AnyActorHandle>& workers,
+                             const std::vector<bool>& done);
+
+  // All are taken to have made progress just now: nobody has looked, or one of
+  // them is another.
+  void Restart();
+
+ private:
+  struct Watched {
+    absl::Time last;  // When it made progress.
+    std::optional<Progress> seen;
+    ObjectRef<Progress> question;  // Empty if none is open.
+  };
+
+  // Takes an answer, and asks again.
+  void Ask(const AnyActorHandle& worker, absl::Time now, Watched* watched);
+
+  const absl::Duration timeout_;
+  const bool asks_;
+  std::vector<Watched> watched_;
+};
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_HANG_WATCH_H_

@@ -1,0 +1,189 @@
+// The part of TrainerBase that calls workers and waits for them.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ps/await_calls.h"
+#include "runtime/base/status_macros.h"
+#include "train/trainer_base.h"
+
+namespace miniray::train {
+namespace {
+
+constexpr absl::Duration kReminderPeriod = absl::Minutes(5);
+
+// How often a wait looks for a signal while workers are made anew.
+constexpr absl::Duration kSignalTurn = absl::Milliseconds(100);
+
+// For so long the cause of an error is waited for that may have one elsewhere.
+constexpr absl::Duration kCauseGrace = absl::Seconds(2);
+
+double SecondsSince(absl::Time start) {
+  return absl::ToDoubleSeconds(absl::Now() - start);
+}
+
+bool Lives(const AnyActorHandle& worker) {
+  return worker.WaitReady(absl::ZeroDuration()).ok();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Metrics>> TrainerBase::RunWorkers(int epoch) {
+  MarkTrained();
+  std::vector<ObjectRef<Metrics>> refs(workers_.size());
+  MR_RETURN_IF_ERROR(CallAndAwait("TrainEpoch", [&](int id) {
+    refs[id] = workers_[id].CallByName<Metrics>("TrainEpoch", epoch);
+    return refs[id].state();
+  }));
+  return GetAll(refs);
+}
+
+absl::StatusOr<EpochResult> TrainerBase::RunAndAverage(int epoch) {
+  EpochResult result;
+  MR_ASSIGN_OR_RETURN(result.per_worker, RunWorkers(epoch));
+  MR_ASSIGN_OR_RETURN(result.metrics, AverageMetrics(result.per_worker));
+  MetricsRange range = RangeOfMetrics(result.per_worker);
+  result.min = std::move(range.min);
+  result.max = std::move(range.max);
+  return result;
+}
+
+absl::Status TrainerBase::CallAndAwait(absl::string_view method,
+                                       const CallWorker& call) {
+  std::vector<Call> calls;
+  for (size_t id = 0; id < workers_.size(); ++id) {
+    calls.push_back(call(static_cast<int>(id)));
+  }
+  return AwaitWorkers(std::move(calls), method, call);
+}
+
+absl::Status TrainerBase::AwaitWorkers(std::vector<Call> calls,
+                                       absl::string_view method,
+                                       const CallWorker& again) {
+  const absl::Time start = absl::Now();
+  double last = 0;  // Seconds after which the last so far was done.
+  double sum = 0;
+  int num_calls = 0;
+  std::vector<bool> done(calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    done[i] = calls[i] == nullptr;
+    if (!done[i]) ++num_calls;
+  }
+  HangWatch watch(options_.failure.hang_timeout, WorkersHaveProgress(),
+                  calls.size());
+  while (true) {
+    size_t failed = 0;
+    const absl::Status error =
+        AwaitUntilFailure(calls, method, &watch, &done, &failed, [&] {
+          last = SecondsSince(start);
+          sum += last;
+        });
+    if (error.ok()) break;
+    MR_RETURN_IF_ERROR(CheckNotStopped());
+    failed_worker_ = static_cast<int>(failed);
+    failed_call_ = error;
+    if (!heals_ || again == nullptr) return error;
+    MR_RETURN_IF_ERROR(Heal(failed, error));
+    calls[failed] = again(static_cast<int>(failed));
+    watch.Restart();
+  }
+  if (num_calls == 0) return absl::OkStatus();
+  timing_.compute += last;
+  timing_.wait += last - sum / num_calls;
+  return absl::OkStatus();
+}
+
+absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
+                                            absl::string_view method,
+                                            HangWatch* watch,
+                                            std::vector<bool>* done,
+                                            size_t* failed,
+                                            absl::FunctionRef<void()> on_done) {
+  const absl::Duration turn =
+      recovering_ ? std::min(watch->turn(), kSignalTurn) : watch->turn();
+  while (true) {
+    absl::Status error = ps::AwaitCalls(
+        calls, workers_, method, kReminderPeriod,
+        [&](size_t i) -> absl::Status {
+          if ((*done)[i]) return absl::OkStatus();
+          // The status names class, method and actor itself.
+          absl::Status status = calls[i]->Wait(absl::ZeroDuration()).status();
+          if (!status.ok()) {
+            *failed = i;
+            return Annotate(status, absl::StrCat("worker ", i));
+          }
+          (*done)[i] = true;
+          on_done();
+          return absl::OkStatus();
+        },
+        absl::Now() + turn);
+    if (!error.ok()) {
+      return FindCause(calls, method, *done, failed, std::move(error));
+    }
+    if (std::find(done->begin(), done->end(), false) == done->end()) {
+      return absl::OkStatus();
+    }
+    MR_RETURN_IF_ERROR(CheckNotStopped());
+    const std::optional<size_t> hung = watch->Look(workers_, *done);
+    if (!hung.has_value()) continue;
+    *failed = *hung;
+    return absl::DeadlineExceededError(
+        absl::StrCat(ps::WorkerName(*hung, workers_[*hung]), ": ", method,
+                     WorkersHaveProgress() ? " has made no progress for "
+                                           : " has not returned for ",
+                     absl::FormatDuration(options_.failure.hang_timeout),
+                     " (failure.hang_timeout): it is taken for hung"));
+  }
+}
+
+absl::Status TrainerBase::FindCause(const std::vector<Call>& calls,
+                                    absl::string_view method,
+                                    const std::vector<bool>& done,
+                                    size_t* failed, absl::Status error) const {
+  // A worker that lives and has lost its connection to somebody: to another
+  // worker, most likely, whose end is the cause.
+  const size_t first = *failed;
+  if (!absl::IsUnavailable(error) || !Lives(workers_[first])) return error;
+  const absl::Status cause = ps::AwaitCalls(
+      calls, workers_, method, kReminderPeriod,
+      [&](size_t i) -> absl::Status {
+        if (done[i] || i == first) return absl::OkStatus();
+        absl::Status status = calls[i]->Wait(absl::ZeroDuration()).status();
+        if (status.ok() ||
+            (absl::IsUnavailable(status) && Lives(workers_[i]))) {
+          return absl::OkStatus();
+        }
+        *failed = i;
+        return Annotate(status, absl::StrCat("worker ", i));
+      },
+      absl::Now() + kCauseGrace);
+  return cause.ok() ? error : cause;
+}
+
+absl::Status TrainerBase::AwaitServer(const Call& call) const {
+  // The wait for a quorum is not the server's fault.
+  const absl::Duration limit =
+      options_.failure.hang_timeout +
+      2 * absl::Seconds(options_.server_options.sync_timeout_seconds);
+  const absl::Time deadline = absl::Now() + limit;
+  while (!call->done()) {
+    MR_RETURN_IF_ERROR(CheckNotStopped());
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the parameter server has not answered for ",
+                       absl::FormatDuration(limit), " (failure.hang_timeout)"));
+    }
+    miniray::internal::WaitForCalls(
+        {call}, 1, recovering_ ? std::min(left, kSignalTurn) : left);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace miniray::train

@@ -1,0 +1,226 @@
+// The part of TrainerBase that makes workers anew.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "glog/logging.h"
+#include "ps/await_calls.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
+#include "train/stop_signals.h"
+#include "train/trainer_base.h"
+
+namespace miniray::train {
+namespace {
+
+// The first failure after an epoch costs no pause.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(500);
+constexpr absl::Duration kLongestPause = absl::Seconds(30);
+constexpr absl::Duration kSignalTurn = absl::Milliseconds(100);
+
+// How long a worker that lives may take to answer a call that does nothing.
+constexpr absl::Duration kPingTimeout = absl::Seconds(5);
+
+// No worker has it: the answer is that there is none.
+constexpr char kPing[] = "NoSuchMethod";
+
+// Of the failures behind the first, those that a message has.
+constexpr size_t kMaxLaterErrors = 3;
+
+}  // namespace
+
+absl::Status TrainerBase::RunAndRecover() {
+  const FailureConfig& config = options_.failure;
+  absl::Status status = Begin(std::exchange(resumed_, std::nullopt));
+  while (true) {
+    if (status.ok()) {
+      heals_ =
+          config.policy == FailurePolicy::kHeal && config.max_failures != 0;
+      status = RunEpochs();
+      heals_ = false;
+      if (status.ok()) return status;
+      EpochsToTrain(current_epoch_ + 1);  // A stop may have been asked for.
+    }
+    int worker_id = -1;
+    if (absl::StrContains(status.message(), failed_call_.message())) {
+      worker_id = failed_worker_;
+    }
+    const bool cancelled = absl::IsCancelled(status) && StoppedBySignal();
+    if (gives_up_ || cancelled || !BearFailure(worker_id, status)) break;
+    recovering_ = true;
+    Pause();
+    LOG(WARNING) << "all workers are made anew";
+    status = Regroup();
+    recovering_ = false;
+  }
+  if (StoppedBySignal()) result_.stopped_by = StopSignals::Name();
+  return FirstError(status);
+}
+
+absl::Status TrainerBase::Regroup() {
+  KillWorkers();
+  ++num_regroups_;
+  run_id_ = NewId("train");
+  needs_sync_ = false;
+  checkpointed_epochs_ = 0;
+  timing_ = {};
+  std::optional<Checkpoint> checkpoint;
+  if (store_ != nullptr) {
+    NoteCheckpoint(store_->Wait());
+    std::vector<std::string> warnings;
+    MR_ASSIGN_OR_RETURN(checkpoint, LastCheckpoint(&warnings));
+    MR_RETURN_IF_ERROR(store_->BeginAt(
+        checkpoint.has_value() ? checkpoint->epochs() : 0, &warnings));
+    for (const std::string& warning : warnings) context_.Warn(warning);
+    result_.checkpoint = store_->last();
+    result_.best_checkpoint = store_->best();
+  }
+  result_.history =
+      checkpoint.has_value() ? checkpoint->history : std::vector<EpochResult>();
+  current_epoch_ = static_cast<int>(result_.history.size());
+  if (run_folder_ != nullptr) {
+    run_folder_->SetHistory(context_, result_.history);
+  }
+  return Begin(std::move(checkpoint));
+}
+
+absl::Status TrainerBase::Heal(size_t worker, const absl::Status& error) {
+  const int id = static_cast<int>(worker);
+  if (!BearFailure(id, Annotate(error, EpochName(current_epoch_)))) {
+    return error;
+  }
+  const Timing timing = timing_;  // The call that is made again counts all.
+  recovering_ = true;
+  Pause();
+  const absl::Status replaced = Replace(worker);
+  recovering_ = false;
+  timing_ = timing;
+  if (replaced.ok()) LOG(INFO) << "worker " << id << " has been made anew";
+  return Annotate(replaced,
+                  absl::StrCat("worker ", id, " in the place of a lost one"));
+}
+
+absl::Status TrainerBase::Replace(size_t worker) {
+  MR_RETURN_IF_ERROR(CheckNotStopped());
+  const absl::Status killed = workers_[worker].Kill();
+  if (!killed.ok()) VLOG(1) << "killing worker " << worker << ": " << killed;
+  run_id_ = NewId("train");  // The lost one may still have its name.
+  const int id = static_cast<int>(worker);
+  MR_ASSIGN_OR_RETURN(workers_[worker], CreateCheckedWorker(id));
+  MR_RETURN_IF_ERROR(WaitForStart(
+      *cluster_, {{ps::WorkerName(worker, workers_[worker]), workers_[worker]}},
+      options_.start_timeout, [this] { return !CheckNotStopped().ok(); }));
+  return AfterReplacement(id);
+}
+
+absl::StatusOr<bool> TrainerBase::HealLost(absl::Status* error) {
+  const auto lost = FindLost(absl::IsDeadlineExceeded(*error));
+  if (lost.empty()) return false;
+  // A hung one is known to nobody else.
+  if (absl::IsDeadlineExceeded(*error)) {
+    *error = Annotate(lost.front().second, error->message());
+  }
+  failed_worker_ = static_cast<int>(lost.front().first);
+  failed_call_ = *error;
+  if (!heals_) return false;
+  for (const auto& [worker, status] : lost) {
+    MR_RETURN_IF_ERROR(Heal(worker, Annotate(status, "synchronisation")));
+  }
+  return true;
+}
+
+std::vector<std::pair<size_t, absl::Status>> TrainerBase::FindLost(
+    bool hung) const {
+  std::vector<Call> pings(workers_.size());
+  std::vector<std::pair<size_t, absl::Status>> lost;
+  for (size_t i = 0; hung && i < workers_.size(); ++i) {
+    pings[i] = workers_[i].CallByName<void>(kPing).state();
+  }
+  if (hung) {
+    miniray::internal::WaitForCalls(
+        pings, pings.size(),
+        std::min(kPingTimeout, options_.failure.hang_timeout));
+  }
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const absl::Status status = workers_[i].WaitReady(absl::ZeroDuration());
+    if (absl::IsUnavailable(status)) {
+      lost.emplace_back(i, Annotate(status, absl::StrCat("worker ", i)));
+    } else if (hung && !pings[i]->done()) {
+      lost.emplace_back(i, absl::DeadlineExceededError(absl::StrCat(
+                               ps::WorkerName(i, workers_[i]),
+                               " does not answer: it is taken for hung")));
+    }
+  }
+  return lost;
+}
+
+bool TrainerBase::BearFailure(int worker_id, const absl::Status& error) {
+  const int limit = options_.failure.max_failures;
+  const int number = static_cast<int>(result_.failures.size()) + 1;
+  const WorkerFailure failure{
+      .epoch = current_epoch_,
+      .worker_id = worker_id,
+      .error = error,
+      .number = number,
+      .fatal = (limit >= 0 && number > limit) || StoppedBySignal()};
+  result_.failures.push_back(failure);
+  gives_up_ = failure.fatal;
+  if (!failure.fatal) {
+    LOG(WARNING) << "failure " << number << " of "
+                 << (limit < 0 ? "any number" : absl::StrCat(limit))
+                 << " that are borne: " << error.message();
+  }
+  OnWorkerFailure(failure);
+  for (const auto& callback : callbacks_) {
+    callback->OnWorkerFailure(context_, failure);
+  }
+  return !failure.fatal;
+}
+
+absl::Status TrainerBase::FirstError(const absl::Status& last) const {
+  const std::vector<WorkerFailure>& failures = result_.failures;
+  if (failures.empty()) return last;
+  const absl::Status& first = failures.front().error;
+  std::vector<std::string> later;
+  for (size_t i = 1; i < failures.size(); ++i) {
+    later.emplace_back(failures[i].error.message());
+  }
+  if (failures.back().error != last) later.emplace_back(last.message());
+  if (later.empty()) return first;
+  std::string text(first.message());
+  // The last ones tell why training could not go on.
+  const size_t left_out =
+      later.size() - std::min(later.size(), kMaxLaterErrors);
+  if (left_out > 0) absl::StrAppend(&text, "; ", left_out, " more failures");
+  for (size_t i = left_out; i < later.size(); ++i) {
+    absl::StrAppend(&text, "; then: ", later[i]);
+  }
+  return absl::Status(first.code(), text);
+}
+
+void TrainerBase::Pause() {
+  absl::Duration pause = absl::ZeroDuration();
+  for (int i = 0; i < failures_in_a_row_ && pause < kLongestPause; ++i) {
+    pause = std::max(kFirstPause, 2 * pause);
+  }
+  ++failures_in_a_row_;
+  const absl::Time end = absl::Now() + std::min(pause, kLongestPause);
+  while (absl::Now() < end && CheckNotStopped().ok()) {
+    absl::SleepFor(std::min(kSignalTurn, end - absl::Now()));
+  }
+}
+
+absl::Status TrainerBase::CheckNotStopped() const {
+  if (!recovering_ || !StoppedBySignal()) return absl::OkStatus();
+  return absl::CancelledError(
+      absl::StrCat(StopSignals::Name(), " came while workers were made anew"));
+}
+
+}  // namespace miniray::train
