@@ -67,6 +67,10 @@ class Callback {
 
   // The workers are there and have their data.
   virtual void OnTrainStart(TrainContext& context) {}
+  // After OnTrainStart, where training goes on from a checkpoint: the epochs
+  // that it has had, in which this object may have seen nothing.
+  virtual void OnResume(TrainContext& context,
+                        const std::vector<EpochResult>& history) {}
   virtual void OnEpochStart(TrainContext& context, int epoch) {}
   // A worker has failed; see TrainerBase. Epochs that are trained again because
   // of it come with their hooks again.

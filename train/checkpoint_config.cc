@@ -17,6 +17,13 @@ absl::Status Validate(const CheckpointConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(
         "checkpoint.num_to_keep must be at least 0, got ", config.num_to_keep));
   }
+  const bool chooses = config.num_to_keep > 0 || !config.score_metric.empty();
+  if (chooses && !config.enabled()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint.", config.num_to_keep > 0 ? "num_to_keep" : "score_metric",
+        " has no effect where no checkpoint is taken; set checkpoint.frequency "
+        "or checkpoint.at_end"));
+  }
   if (config.resume.empty()) {
     return absl::InvalidArgumentError(
         "checkpoint.resume must be 'never', 'auto' or the path of a "

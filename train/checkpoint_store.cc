@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kSuperseded[] = ".superseded";
 constexpr char kRemoved[] = ".removed";
 constexpr char kPart[] = ".part";
 

@@ -18,6 +18,9 @@
 
 namespace miniray::train {
 
+// Ends the names of checkpoints that are set aside.
+inline constexpr char kSuperseded[] = ".superseded";
+
 // Not thread-safe.
 class CheckpointStore {
  public:
@@ -36,7 +39,7 @@ class CheckpointStore {
 
   // Training goes on (or begins, with 0) with so many epochs: removes what
   // killed processes left half done, and gives later checkpoints, of epochs
-  // that will be trained anew, the ending ".superseded".
+  // that will be trained anew, the ending kSuperseded.
   // REQUIRES: none is being written.
   absl::Status BeginAt(int epochs, std::vector<std::string>* warnings);
 

@@ -165,7 +165,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
       result = sync_.SyncAgain(this->worker_handles());
     }
     this->MarkSynced(start);
-    epoch_sync_ = *result;
+    if (!epoch_sync_.has_value()) epoch_sync_.emplace();
+    AddSync(*result, &*epoch_sync_);
     OnSync(this->current_epoch(), *result);
     this->NotifySync(*result);
     return result;
@@ -210,9 +211,12 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   absl::Status EvaluateIfDue(int epoch, bool last, EpochResult* result) {
     if constexpr (internal::HasEvaluateShard<Worker>) {
       const int every = this->options().evaluate_every;
-      if (every == 0 || (!last && (epoch + 1) % every != 0) ||
-          result->metrics.count(
-              absl::StrCat(kEvaluationPrefix, kSamplesMetric)) > 0) {
+      if (every == 0) return absl::OkStatus();
+      // After a signal nobody waits for a whole test set.
+      const bool due =
+          (epoch + 1) % every == 0 || (last && !this->StoppedBySignal());
+      if (!due || result->metrics.count(
+                      absl::StrCat(kEvaluationPrefix, kSamplesMetric)) > 0) {
         return absl::OkStatus();
       }
       if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
@@ -225,8 +229,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
   absl::Status BeforeWorkers(NamedActors* actors) final {
-    sync_.Stop();  // An earlier one.
-    epoch_sync_.reset();
+    sync_.Stop();         // An earlier one.
+    epoch_sync_.reset();  // Of a Train that failed.
     MR_RETURN_IF_ERROR(sync_.Start(this->cluster(),
                                    this->HelperOptions("parameter-server"),
                                    this->made_anew()));

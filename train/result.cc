@@ -150,6 +150,19 @@ absl::StatusOr<EpochResult> EpochResult::FromJson(absl::string_view line) {
   }
 }
 
+void AddSync(const ps::SyncResult& sync, ps::SyncResult* all) {
+  const ps::SyncResult before = *all;
+  *all = sync;
+  all->num_refused += before.num_refused;
+  all->num_lost += before.num_lost;
+  all->repeated |= before.repeated;
+  all->bytes += before.bytes;
+  all->bytes_saved += before.bytes_saved;
+  all->seconds_pull += before.seconds_pull;
+  all->seconds_aggregate += before.seconds_aggregate;
+  all->seconds_push += before.seconds_push;
+}
+
 std::string Result::ToJson() const {
   Json json = {{"path", path},
                {"checkpoint", checkpoint},

@@ -37,7 +37,8 @@ struct EpochResult {
   double seconds = 0;               // Synchronisation included.
   Timing timing;        // What is left of `seconds` is the trainer's own.
   bool synced = false;  // Synchronised in or after this epoch.
-  ps::SyncResult sync;  // If synced.
+  // If synced; see AddSync for more than one.
+  ps::SyncResult sync;
 
   // One line of JSON, whose fields are those above; "sync" only if synced.
   // Numbers that are not finite are the strings "NaN", "Infinity", "-Infinity".
@@ -45,6 +46,10 @@ struct EpochResult {
   // The other way. Errors: INVALID_ARGUMENT, it is no such line.
   static absl::StatusOr<EpochResult> FromJson(absl::string_view line);
 };
+
+// Adds a synchronisation to those before it in an epoch: bytes, seconds and
+// workers that were left out are sums, all else is of the last one.
+void AddSync(const ps::SyncResult& sync, ps::SyncResult* all);
 
 // A worker that failed, was lost or hung, or whatever else a training has to
 // recover from.
@@ -71,7 +76,8 @@ struct Result {
   // if there is none.
   std::string checkpoint;
   std::string best_checkpoint;
-  // "SIGTERM" or "SIGINT" if one has ended training before its last epoch.
+  // "SIGTERM" or "SIGINT" if one came: training has ended with the epoch that
+  // ran, and whoever sent it wants the program to end.
   std::string stopped_by;
 
   // Metrics of the last epoch; empty if there was none.

@@ -81,8 +81,22 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   return result_;
 }
 
+absl::Status TrainerBase::CheckSetup() const {
+  const auto no_effect = [](absl::string_view option) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        option,
+        " has no effect on a BaseTrainer, whose epochs are the user's own; "
+        "derive from DataParallelTrainer"));
+  };
+  if (options_.sync_every > 0) return no_effect("sync_every");
+  if (options_.evaluate_every > 0) return no_effect("evaluate_every");
+  if (options_.sync_interval > 1) return no_effect("sync_interval");
+  return absl::OkStatus();
+}
+
 void TrainerBase::End(const absl::Status& status) {
   if (store_ != nullptr) NoteCheckpoint(store_->Wait());
+  if (StoppedBySignal()) result_.stopped_by = StopSignals::Name();
   if (train_start_.has_value()) result_.seconds = SecondsSince(*train_start_);
   result_.error = status;
   if (status.ok()) OnTrainEnd(result_);
@@ -154,16 +168,15 @@ absl::Status TrainerBase::RunEpochs() {
       MR_RETURN_IF_ERROR(TakeCheckpoint());
     }
   }
-  if (stopped && num_epochs() < run_.epochs) {
-    result_.stopped_by = StopSignals::Name();
-  }
+  // Of one after a signal the training is not the end.
+  const bool ends = !stopped || num_epochs() == run_.epochs;
   if (history.empty()) return absl::OkStatus();
   // A stop asked for in OnEpochEnd makes an epoch the last one afterwards.
   EpochResult& last = history.back();
   MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
                               EpochName(last.epoch)));
   last.timing.sync += std::exchange(timing_.sync, 0);
-  return CheckpointIsDue(num_epochs(), /*last=*/true) ? TakeCheckpoint()
+  return CheckpointIsDue(num_epochs(), /*last=*/ends) ? TakeCheckpoint()
                                                       : absl::OkStatus();
 }
 

@@ -78,6 +78,8 @@ class TrainerBase {
   virtual absl::StatusOr<EpochResult> TrainEpoch(int epoch) = 0;
 
   virtual void OnTrainStart() {}
+  // After OnTrainStart, where training goes on from a checkpoint.
+  virtual void OnResume(const std::vector<EpochResult>& history) {}
   virtual void OnEpochStart(int epoch) {}
   // A worker has failed, and is not made anew yet; or, with failure.fatal,
   // training ends with it.
@@ -149,6 +151,8 @@ class TrainerBase {
   // A synchronisation, which began at `start`, is done.
   void MarkSynced(absl::Time start);
   int current_epoch() const { return current_epoch_; }
+  // A signal asks for the end; see CheckpointConfig::on_signal.
+  bool StoppedBySignal() const;
   // Tells the callbacks.
   void NotifySync(const ps::SyncResult& result);
   ActorOptions HelperOptions(absl::string_view name) const;
@@ -157,7 +161,7 @@ class TrainerBase {
   virtual absl::StatusOr<AnyActorHandle> MakeWorker(int worker_id,
                                                     const Config& config) = 0;
   // Checks options before anything is created.
-  virtual absl::Status CheckSetup() const { return absl::OkStatus(); }
+  virtual absl::Status CheckSetup() const;
   // Creates what the trainer itself needs; named in *actors, it is waited for
   // together with the workers.
   virtual absl::Status BeforeWorkers(NamedActors* actors) {
@@ -189,7 +193,6 @@ class TrainerBase {
   // How many are trained in all: fewer than asked for once a stop is. `epochs`:
   // if it is asked for now.
   int EpochsToTrain(int epochs);
-  bool StoppedBySignal() const;
   // Puts into result_ what Train has come to, and tells the callbacks.
   void End(const absl::Status& status);
   absl::Status StartActors();
@@ -248,6 +251,8 @@ class TrainerBase {
   bool CheckpointIsDue(int epochs, bool last) const;
   // Waits for the one that is being written, takes one and begins to write it.
   absl::Status TakeCheckpoint();
+  // Where the last epoch has no checkpoint.score_metric.
+  void WarnOfMissingScore();
   absl::StatusOr<Checkpoint> Snapshot();
   // Makes it the state of workers, parameter server and history.
   absl::Status Restore(Checkpoint checkpoint);

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "glog/logging.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -40,6 +42,13 @@ bool LiesIn(const std::string& path, const std::string& folder) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   return !error && fs::equivalent(real.parent_path(), folder, error);
+}
+
+// Which checkpoints lie in; they have a history too.
+bool IsRunFolder(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path + "/history.jsonl", ignored) &&
+         !fs::exists(path + "/manifest.json", ignored);
 }
 
 }  // namespace
@@ -116,10 +125,25 @@ absl::Status TrainerBase::FindCheckpoint(std::vector<std::string>* warnings) {
     }
     return absl::OkStatus();
   }
+  if (IsRunFolder(resume)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint.resume is ", resume,
+        ", the folder of a run: it must be 'auto', to go on with the run of "
+        "this name, or one of the checkpoints in the folder"));
+  }
   absl::StatusOr<Checkpoint> found = ReadCheckpoint(resume);
   if (!found.ok()) return Annotate(found.status(), "checkpoint.resume");
   resumed_ = *std::move(found);
-  if (LiesIn(resume, run_folder_->path())) return absl::OkStatus();
+  if (LiesIn(resume, run_folder_->path())) {
+    if (!absl::EndsWith(resume, kSuperseded)) return absl::OkStatus();
+    // After a kill 'auto' would not find it again.
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint.resume is ", resume,
+                     ", which was set aside when training went on from an "
+                     "earlier one; to go "
+                     "on from it, give it back its name, without '",
+                     kSuperseded, "'"));
+  }
   if (run_folder_->had_epochs()) {
     return absl::AlreadyExistsError(absl::StrCat(
         "checkpoint.resume is ", resume, ", of another run than ",
@@ -140,7 +164,7 @@ void TrainerBase::CloseRun() {
 bool TrainerBase::CheckpointIsDue(int epochs, bool last) const {
   const CheckpointConfig& config = options_.checkpoint;
   if (!config.enabled() || epochs == checkpointed_epochs_) return false;
-  if (last && config.at_end && result_.stopped_by.empty()) return true;
+  if (last && config.at_end) return true;
   return config.frequency > 0 && epochs % config.frequency == 0;
 }
 
@@ -149,8 +173,21 @@ absl::Status TrainerBase::TakeCheckpoint() {
   MR_ASSIGN_OR_RETURN(Checkpoint checkpoint, Snapshot());
   MR_RETURN_IF_ERROR(Annotate(CheckFileNames(checkpoint), "SaveCheckpoint"));
   checkpointed_epochs_ = checkpoint.epochs();
+  WarnOfMissingScore();
   store_->Write(std::move(checkpoint));
   return absl::OkStatus();
+}
+
+void TrainerBase::WarnOfMissingScore() {
+  const std::string& name = options_.checkpoint.score_metric;
+  const Metrics metrics = result_.metrics();
+  if (name.empty() || metrics.contains(name)) return;
+  std::vector<std::string> names;
+  for (const auto& [metric, value] : metrics) names.push_back(metric);
+  context_.Warn(
+      absl::StrCat("checkpoint.score_metric is '", name,
+                   "', which epochs with a checkpoint lack; their metrics are ",
+                   names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
 absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {
@@ -183,6 +220,10 @@ absl::Status TrainerBase::Restore(Checkpoint checkpoint) {
   result_.history = std::move(checkpoint.history);
   LOG(INFO) << "goes on after " << result_.history.size() << " epochs of "
             << result_.path;
+  OnResume(result_.history);
+  for (const auto& callback : callbacks_) {
+    callback->OnResume(context_, result_.history);
+  }
   return absl::OkStatus();
 }
 

@@ -60,7 +60,6 @@ absl::Status TrainerBase::RunAndRecover() {
     status = Regroup();
     recovering_ = false;
   }
-  if (StoppedBySignal()) result_.stopped_by = StopSignals::Name();
   return FirstError(status);
 }
 

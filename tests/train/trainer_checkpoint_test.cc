@@ -189,7 +189,12 @@ TEST_F(TrainerCheckpointTest, HooksAndResultTellOfThem) {
                       const CheckpointInfo& info) override {
       epochs.push_back(info.epochs);
     }
+    void OnResume(TrainContext& context,
+                  const std::vector<EpochResult>& history) override {
+      resumed_after = static_cast<int>(history.size());
+    }
     std::vector<int> epochs;
+    int resumed_after = -1;
   };
   auto recorder = std::make_shared<Recorder>();
   TrainerOptions options = Options({.frequency = 2,
@@ -216,6 +221,31 @@ TEST_F(TrainerCheckpointTest, HooksAndResultTellOfThem) {
   for (const char* const worker : {"worker_000", "worker_001"}) {
     EXPECT_TRUE(fs::exists(result->checkpoint + "/" + worker + "/net.pt"));
   }
+  EXPECT_EQ(recorder->resumed_after, -1);
+  EXPECT_THAT(result->warnings, IsEmpty());
+  trainer.Shutdown();
+  options.checkpoint.resume = "auto";
+  options.checkpoint.score_metric = "los";
+  CheckpointTrainer again(options);
+  const auto more = again.Train({.epochs = 8});
+  ASSERT_THAT(more, IsOk());
+  EXPECT_EQ(recorder->resumed_after, 7);
+  EXPECT_THAT(more->warnings,
+              ElementsAre(AllOf(HasSubstr("score_metric is 'los'"),
+                                HasSubstr("epoch, loss"))));
+}
+
+// Nothing is left to train, but whoever sent the signal hears of it.
+TEST_F(TrainerCheckpointTest, ASignalInTheLastEpochIsTold) {
+  CheckpointTrainer trainer(Options({.frequency = 1, .at_end = true}));
+  trainer.at_epoch_start = [](int epoch) {
+    if (epoch == 1) raise(SIGTERM);
+  };
+  const auto result = trainer.Train({.epochs = 2});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->history, SizeIs(2));
+  EXPECT_EQ(result->stopped_by, "SIGTERM");
+  EXPECT_EQ(result->checkpoint, temp_ / "run/checkpoint_000002");
 }
 
 TEST_F(TrainerCheckpointTest, APathIsGoneOnWithUnderANewNameToo) {
@@ -284,6 +314,14 @@ TEST_F(TrainerCheckpointTest, APathIsGoneOnWithUnderANewNameToo) {
   EXPECT_THAT(result->warnings,
               ElementsAre(HasSubstr("checkpoint_000003.superseded")));
   EXPECT_EQ(HistoryEpochs(temp_ / "run"), UpTo(3));
+  options.checkpoint.resume = temp_ / "run/checkpoint_000003.superseded";
+  EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 3}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("give it back its name")));
+  options.checkpoint.resume = temp_ / "run";
+  EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 3}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the folder of a run")));
   options.checkpoint.resume = temp_ / "nowhere";
   CheckpointTrainer nowhere(options);
   EXPECT_THAT(
@@ -321,6 +359,9 @@ TEST_F(TrainerCheckpointTest, WhatCannotBeIsAnErrorBeforeAnythingIsMade) {
   EXPECT_THAT(train(Options({.frequency = -1})), invalid("frequency"));
   EXPECT_THAT(train(Options({.num_to_keep = -1})), invalid("num_to_keep"));
   EXPECT_THAT(train(Options({.resume = ""})), invalid("resume"));
+  EXPECT_THAT(train(Options({.num_to_keep = 2})), invalid("has no effect"));
+  EXPECT_THAT(train(Options({.score_metric = "loss"})),
+              invalid("score_metric has no effect"));
   TrainerOptions options = Options({.frequency = 1});
   options.server_options.num_shards = 2;
   EXPECT_THAT(train(options), invalid("num_shards = 2"));

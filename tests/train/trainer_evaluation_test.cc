@@ -211,7 +211,12 @@ TEST_F(TrainerEvaluationTest, SyncEveryFewStepsTrainsOnEverySampleOnce) {
     EXPECT_EQ(epoch.per_worker[0].at("steps"), 6);
     EXPECT_EQ(epoch.per_worker[1].at("steps"), 9);
   }
-  EXPECT_EQ(trainer.GetSyncStats()->num_syncs, 6);
+  const ps::SyncStats stats = *trainer.GetSyncStats();
+  EXPECT_EQ(stats.num_syncs, 6);
+  // An epoch tells of all three of its synchronisations.
+  EXPECT_EQ(result->history[0].sync.bytes + result->history[1].sync.bytes,
+            stats.bytes_pulled + stats.bytes_pushed);
+  EXPECT_EQ(result->history[1].sync.version, stats.version);
 }
 
 // One step each on all that a worker has: the mean weighted by NumSamples is

@@ -7,8 +7,10 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/quadratic_worker.h"
 #include "train/data_parallel_trainer.h"
@@ -260,6 +262,21 @@ TEST_F(TrainerFailureTest, BaseTrainerLeavesTheEpochToTheUser) {
   EXPECT_EQ(result->history[2].epoch, 2);
   EXPECT_FALSE(result->history[2].synced);
   EXPECT_EQ(NumActors(), 2) << "no parameter server";
+}
+
+TEST_F(TrainerFailureTest, BaseTrainerRefusesWhatItWouldNotDo) {
+  for (const char* const option :
+       {"sync_every", "evaluate_every", "sync_interval"}) {
+    TrainerOptions options = TwoWorkers();
+    if (option == std::string("sync_every")) options.sync_every = 1;
+    if (option == std::string("evaluate_every")) options.evaluate_every = 1;
+    if (option == std::string("sync_interval")) options.sync_interval = 2;
+    ScoreTrainer trainer(options);
+    EXPECT_THAT(trainer.Train({.epochs = 1}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat(
+                             option, " has no effect on a BaseTrainer"))));
+  }
 }
 
 TEST_F(TrainerFailureTest, CallWorkersNamesWorkerAndMethod) {
