@@ -1,0 +1,157 @@
+// Measures data-parallel training against plain LibTorch processes on the same
+// machine.
+//
+//   bazel-bin/tools/bench/train [--epoch_samples=N] [--batch=N] [--rounds=N]
+//       [--json] [--check]
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/api/miniray.h"
+#include "runtime/base/status_macros.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/peers/plain_training.h"
+#include "tools/bench/train_team.h"
+
+ABSL_FLAG(int, epoch_samples, 2048, "Images in an epoch of each process.");
+ABSL_FLAG(int, batch, 64, "Images in a batch.");
+
+namespace miniray::bench {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Measures how fast a DataParallelTrainer trains, in images a second of all its
+workers: a convolutional network with 136,000 parameters, images of CIFAR-10's
+shape, SGD with momentum, one compute thread a process.
+
+  train [FLAGS]
+
+Beside it, on the same batches:
+  plain LibTorch loop   one process that only trains
+  2 plain processes     two of them at once that know nothing of each other: what
+                        the machine can do
+Workers train with a TrainLoop. Every step: sync_every = 1, so the weights of both
+workers are averaged after each batch. 5 epochs are measured at a time; the 2
+workers that are synchronised every 5 epochs are so once in that time. One worker
+must end with the loss of the plain loop, to the last bit.
+
+  --epoch_samples=N  images in an epoch of each process (default 2048)
+  --batch=N          images in a batch (default 64))";
+
+// Measured at a time.
+constexpr int kEpochs = 5;
+constexpr char kPlainName[] = "plain LibTorch loop";
+constexpr char kCeilingName[] = "2 plain processes";
+
+// One of the trainings that are measured, and what it must reach.
+struct Case {
+  std::string what;
+  int workers;
+  int sync_interval;
+  int64_t sync_every;
+  double at_least;  // Of what plain processes reach, as many as workers.
+};
+
+const std::vector<Case>& Cases() {
+  static const auto* const cases = new std::vector<Case>(
+      {{"1 worker, sync every epoch", 1, 1, 0, 0.98},
+       {"2 workers, sync every epoch", 2, 1, 0, 0.97},
+       {"2 workers, sync every 5 epochs", 2, kEpochs, 0, 0.97},
+       {"2 workers, sync every step", 2, 1, 1, 0.88}});
+  return *cases;
+}
+
+absl::Status CheckFlags() {
+  const int batch = absl::GetFlag(FLAGS_batch);
+  const int samples = absl::GetFlag(FLAGS_epoch_samples);
+  if (batch < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--batch is ", batch, "; expected 1 or more"));
+  }
+  if (samples < batch) {
+    return absl::InvalidArgumentError(absl::StrCat("--epoch_samples is ",
+                                                   samples, "; expected ",
+                                                   batch, " or more, a batch"));
+  }
+  return absl::OkStatus();
+}
+
+// "compute 98.1 %, wait 0.9 %, sync 1.2 %": wait is a part of compute.
+std::string Shares(const TrainTeam& team) {
+  const train::Timing timing = team.timing();
+  const double percent = 100 / team.seconds();
+  return absl::StrFormat("compute %.1f %%, of it wait %.1f %%; sync %.1f %%",
+                         timing.compute * percent, timing.wait * percent,
+                         timing.sync * percent);
+}
+
+// The plain loop and the worker alone have seen the same batches as often.
+absl::Status CheckSameTraining(PlainTraining& plain, const TrainTeam& worker) {
+  MR_ASSIGN_OR_RETURN(const double expected, plain.LastLoss());
+  if (worker.last_loss() == expected) return absl::OkStatus();
+  return absl::InternalError(absl::StrFormat(
+      "the worker's loss is %.17g and the plain loop's %.17g: they have not "
+      "done the same",
+      worker.last_loss(), expected));
+}
+
+absl::Status Measure(Table* table) {
+  MR_RETURN_IF_ERROR(CheckFlags());
+  const int64_t samples = absl::GetFlag(FLAGS_epoch_samples);
+  const int64_t batch = absl::GetFlag(FLAGS_batch);
+  MR_ASSIGN_OR_RETURN(const Cluster cluster,
+                      Cluster::Connect({.embedded_num_cpus = 8}));
+  MR_ASSIGN_OR_RETURN(const auto plain,
+                      PlainTraining::Start(1, samples, batch));
+  MR_ASSIGN_OR_RETURN(const auto ceiling,
+                      PlainTraining::Start(2, samples, batch));
+  std::vector<Measurement> measurements = {
+      {kPlainName, [&] { return plain->Train(kEpochs); }},
+      {kCeilingName, [&] { return ceiling->Train(kEpochs); }}};
+  std::vector<std::unique_ptr<TrainTeam>> teams;
+  for (const Case& c : Cases()) {
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<TrainTeam> team,
+                        TrainTeam::Start({.num_workers = c.workers,
+                                          .cluster = cluster,
+                                          .sync_interval = c.sync_interval,
+                                          .sync_every = c.sync_every},
+                                         samples, batch));
+    measurements.push_back(
+        {c.what, [team = team.get()] { return team->TrainEpochs(kEpochs); }});
+    teams.push_back(std::move(team));
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<double> medians,
+                      MeasureInTurn(measurements, table));
+  MR_RETURN_IF_ERROR(CheckSameTraining(*plain, *teams[0]));
+  for (size_t i = 0; i < Cases().size(); ++i) {
+    const Case& c = Cases()[i];
+    table->Add({.what = c.what,
+                .unit = "images/s",
+                .ours = medians[2 + i],
+                .peer_name = c.workers == 1 ? kPlainName : kCeilingName,
+                .peer = c.workers == 1 ? medians[0] : medians[1],
+                .note = Shares(*teams[i]),
+                .at_least = c.at_least});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace miniray::bench
+
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  namespace bench = miniray::bench;
+  return bench::Main(
+      argc, argv,
+      {.name = "train",
+       .help = bench::kHelp,
+       .measure = bench::Measure,
+       .roles = {{bench::kPlainTrainingRole, bench::ServePlainTraining}}});
+}

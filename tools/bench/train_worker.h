@@ -1,0 +1,52 @@
+// The worker of the benchmark of training.
+
+#ifndef MINIRAY_TOOLS_BENCH_TRAIN_WORKER_H_
+#define MINIRAY_TOOLS_BENCH_TRAIN_WORKER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/api/miniray.h"
+#include "runtime/tensor/tensor_codec.h"
+#include "train/metrics.h"
+
+namespace miniray::bench {
+
+// Trains a TrainingTask as a user's worker would: with a TrainLoop, and a model
+// in shared memory.
+class TrainWorker {
+ public:
+  // samples: in an epoch of each worker.
+  TrainWorker(int64_t samples, int64_t batch_size);
+  ~TrainWorker();
+
+  // FAILED_PRECONDITION from the others before it.
+  absl::Status LoadDataShard(int shard_id, int num_shards);
+
+  absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
+  // Batches [first, first + count), fewer at the end of the epoch.
+  absl::StatusOr<train::Metrics> TrainSteps(int epoch, int64_t first,
+                                            int64_t count);
+
+  absl::StatusOr<NamedTensors> GetWeights();
+  absl::StatusOr<ReadOnly<NamedTensors>> LendWeights();
+  absl::Status SetWeights(const ReadOnly<NamedTensors>& weights);
+
+ private:
+  struct State;
+  absl::Status CheckLoaded() const;
+
+  const int64_t samples_;
+  const int64_t batch_size_;
+  std::unique_ptr<State> state_;
+};
+MINIRAY_ACTOR(TrainWorker, Constructor<int64_t, int64_t>,
+              &TrainWorker::LoadDataShard, &TrainWorker::TrainEpoch,
+              &TrainWorker::TrainSteps, &TrainWorker::GetWeights,
+              &TrainWorker::LendWeights, &TrainWorker::SetWeights);
+
+}  // namespace miniray::bench
+
+#endif  // MINIRAY_TOOLS_BENCH_TRAIN_WORKER_H_
