@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <utility>
 
