@@ -5,9 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "ps/cpu.h"
 #include "runtime/base/copy.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace miniray::ps {
 namespace {
@@ -203,6 +208,143 @@ MR_AVX2 bool CombineAvx2(absl::Span<const T* const> inputs,
                          T* out) {
   return Combine(inputs, coefficients, size, out);
 }
+
+#if defined(__x86_64__)
+
+// Floats of a cache line, and of a register.
+constexpr int64_t kLineFloats = 16;
+constexpr int64_t kRegisterFloats = 8;
+
+// The last group over whole lines from `begin`, as Accumulate, but each result
+// goes from its register past the caches, and is looked at on the way: reading,
+// writing and checking overlap, where a block that waits in the cache does one
+// after the other. Returns whether all results are finite.
+template <size_t kInputs, bool kFirst>
+MR_AVX2 bool AccumulatePastCache(const float* const* inputs,
+                                 const double* coefficients, int64_t begin,
+                                 int64_t size, const double* sums, float* out) {
+  const float* in[kInputs];
+  __m256d coefficient[kInputs];
+  for (size_t k = 0; k < kInputs; ++k) {
+    in[k] = inputs[k] + begin;
+    coefficient[k] = _mm256_set1_pd(coefficients[k]);
+  }
+  const __m256i exponent = _mm256_set1_epi32(0x7f800000);
+  __m256i bad = _mm256_setzero_si256();
+  for (int64_t line = 0; line < size; line += kLineFloats) {
+    for (size_t k = 0; k < kInputs; ++k) {
+      // Beyond the end it is without effect.
+      _mm_prefetch(
+          reinterpret_cast<const char*>(
+              reinterpret_cast<uintptr_t>(in[k] + line) + kPrefetchBytes),
+          _MM_HINT_T0);
+    }
+    for (int64_t i = line; i < line + kLineFloats; i += kRegisterFloats) {
+      __m256d low = _mm256_mul_pd(coefficient[0],
+                                  _mm256_cvtps_pd(_mm_loadu_ps(in[0] + i)));
+      __m256d high = _mm256_mul_pd(
+          coefficient[0], _mm256_cvtps_pd(_mm_loadu_ps(in[0] + i + 4)));
+      if constexpr (!kFirst) {
+        low = _mm256_add_pd(_mm256_loadu_pd(sums + i), low);
+        high = _mm256_add_pd(_mm256_loadu_pd(sums + i + 4), high);
+      }
+      for (size_t k = 1; k < kInputs; ++k) {
+        low = _mm256_add_pd(
+            low, _mm256_mul_pd(coefficient[k],
+                               _mm256_cvtps_pd(_mm_loadu_ps(in[k] + i))));
+        high = _mm256_add_pd(
+            high, _mm256_mul_pd(coefficient[k],
+                                _mm256_cvtps_pd(_mm_loadu_ps(in[k] + i + 4))));
+      }
+      const __m256 result =
+          _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
+      const __m256i bits = _mm256_castps_si256(result);
+      bad = _mm256_or_si256(
+          bad, _mm256_cmpeq_epi32(_mm256_and_si256(bits, exponent), exponent));
+      _mm256_stream_ps(out + begin + i, result);
+    }
+  }
+  return _mm256_testz_si256(bad, bad) != 0;
+}
+
+template <bool kFirst>
+MR_AVX2 bool AccumulateGroupPastCache(const float* const* inputs,
+                                      const double* coefficients,
+                                      size_t num_inputs, int64_t begin,
+                                      int64_t size, const double* sums,
+                                      float* out) {
+  switch (num_inputs) {
+    case 1:
+      return AccumulatePastCache<1, kFirst>(inputs, coefficients, begin, size,
+                                            sums, out);
+    case 2:
+      return AccumulatePastCache<2, kFirst>(inputs, coefficients, begin, size,
+                                            sums, out);
+    case 3:
+      return AccumulatePastCache<3, kFirst>(inputs, coefficients, begin, size,
+                                            sums, out);
+    default:
+      return AccumulatePastCache<kGroup, kFirst>(inputs, coefficients, begin,
+                                                 size, sums, out);
+  }
+}
+
+// Combine of what is large, into the beginning of a cache line. size: whole
+// lines.
+MR_AVX2 bool CombinePastCache(absl::Span<const float* const> inputs,
+                              absl::Span<const double> coefficients,
+                              int64_t size, float* out) {
+  if (inputs.size() <= kGroup) {
+    const bool finite =
+        AccumulateGroupPastCache<true>(inputs.data(), coefficients.data(),
+                                       inputs.size(), 0, size, nullptr, out);
+    _mm_sfence();
+    return finite;
+  }
+  alignas(32) double sums[kBlock];
+  bool finite = true;
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t length = std::min(kBlock, size - begin);
+    size_t k = 0;
+    for (; k + kGroup < inputs.size(); k += kGroup) {
+      const float* const* in = inputs.data() + k;
+      const double* c = coefficients.data() + k;
+      if (k == 0) {
+        AccumulateGroup<true, false>(in, c, kGroup, begin, length, sums, out);
+      } else {
+        AccumulateGroup<false, false>(in, c, kGroup, begin, length, sums, out);
+      }
+    }
+    finite = AccumulateGroupPastCache<false>(
+                 inputs.data() + k, coefficients.data() + k, inputs.size() - k,
+                 begin, length, sums, out) &&
+             finite;
+  }
+  _mm_sfence();
+  return finite;
+}
+
+// Floats have a way of their own where the result is large.
+MR_AVX2 bool CombineAvx2(absl::Span<const float* const> inputs,
+                         absl::Span<const double> coefficients, int64_t size,
+                         float* out) {
+  constexpr uintptr_t kLineBytes = kLineFloats * sizeof(float);
+  const bool past_cache =
+      !inputs.empty() &&
+      static_cast<size_t>(size) * sizeof(float) >= kPastCacheBytes &&
+      reinterpret_cast<uintptr_t>(out) % kLineBytes == 0;
+  if (!past_cache) return Combine(inputs, coefficients, size, out);
+  const int64_t whole = size / kLineFloats * kLineFloats;
+  const bool finite = CombinePastCache(inputs, coefficients, whole, out);
+  if (whole == size) return finite;
+  std::vector<const float*> rest;
+  for (const float* input : inputs) rest.push_back(input + whole);
+  return Combine(absl::MakeConstSpan(rest), coefficients, size - whole,
+                 out + whole) &&
+         finite;
+}
+
+#endif  // __x86_64__
 
 template <class T>
 MR_AVX2 int64_t FindNonFiniteAvx2(const T* values, int64_t size) {

@@ -1,6 +1,7 @@
 #include "ps/kernels.h"
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -133,6 +134,40 @@ TYPED_TEST(LinearCombinationTest, TellsWhetherALargeResultIsFinite) {
   larger[0][kLarge - 1] = larger[1][kLarge - 1] = largest;
   EXPECT_FALSE(
       LinearCombination(Pointers(larger), {1.0, 1.0}, kLarge, out.data()));
+}
+
+// Results past the caches, at the beginning of a cache line and beside it.
+TYPED_TEST(LinearCombinationTest, LargeResultsAreThoseOfSmallOnes) {
+  constexpr int64_t kLarge = (1 << 20) / sizeof(TypeParam) + 21;
+  constexpr size_t kLine = 64;
+  std::vector<TypeParam> memory(kLarge + 2 * kLine);
+  TypeParam* const line = reinterpret_cast<TypeParam*>(
+      (reinterpret_cast<uintptr_t>(memory.data()) + kLine - 1) / kLine * kLine);
+  for (const size_t count : {1, 2, 3, 4, 5, 8, 9}) {
+    auto inputs = RandomInputs<TypeParam>(count, kLarge);
+    std::vector<double> coefficients;
+    for (size_t k = 0; k < count; ++k) coefficients.push_back(0.1 + k);
+    for (TypeParam* const out : {line, line + 3}) {
+      out[kLarge] = TypeParam{42};
+      EXPECT_TRUE(
+          LinearCombination(Pointers(inputs), coefficients, kLarge, out));
+      for (int64_t i = 0; i < kLarge; ++i) {
+        ASSERT_EQ(out[i], Expected(inputs, coefficients, i))
+            << count << " inputs, element " << i;
+      }
+      ASSERT_EQ(out[kLarge], TypeParam{42}) << "wrote past the end";
+      for (const int64_t i : {int64_t{0}, int64_t{15}, int64_t{70'007},
+                              kLarge - 22, kLarge - 1}) {
+        TypeParam& value = inputs[count - 1][static_cast<size_t>(i)];
+        const TypeParam before =
+            std::exchange(value, std::numeric_limits<TypeParam>::infinity());
+        EXPECT_FALSE(
+            LinearCombination(Pointers(inputs), coefficients, kLarge, out))
+            << count << " inputs, element " << i;
+        value = before;
+      }
+    }
+  }
 }
 
 TEST(KernelsTest, EqualFloatsStayAsTheyAreForAnyNumberOfWorkers) {
