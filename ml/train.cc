@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,9 +27,12 @@
 #include "ml/data/dataset_loader.h"
 #include "ml/gan/architecture.h"
 #include "ml/gan/training_run.h"
+#include "ps/option_map.h"
 #include "ps/strategy_registry.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/status_macros.h"
+#include "train/options.h"
+#include "train/sharding.h"
 
 ABSL_FLAG(std::string, mode, "single",
           "single: in this process; distributed: with workers on a cluster");
@@ -65,11 +69,27 @@ ABSL_FLAG(std::optional<double>, momentum, std::nullopt,
           "diloco; others are in sync-options");
 ABSL_FLAG(std::string, sync_options, "",
           "further options of the strategy: name=value,name=value");
+ABSL_FLAG(std::string, sharding, "contiguous",
+          "how the images are dealt to the workers: contiguous, strided, "
+          "shuffled (by the seed) or by_class (whole classes)");
 ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
 ABSL_FLAG(double, start_timeout, 60,
           "seconds to wait for the cluster to have room for the workers");
 ABSL_FLAG(std::string, job_id, "",
           "name of the job on the dashboard; empty: one is made up");
+
+ABSL_FLAG(std::string, storage_path, "",
+          "folder of runs on this machine: history, what TensorBoard reads, "
+          "and checkpoints; empty: none");
+ABSL_FLAG(std::string, name, "",
+          "the run's folder in storage-path; empty: one of date and time");
+ABSL_FLAG(int64_t, checkpoint_every, 0,
+          "epochs from one checkpoint to the next; the last epoch has one in "
+          "any case; 0: none");
+ABSL_FLAG(int64_t, num_to_keep, 0, "checkpoints that stay; 0: all");
+ABSL_FLAG(std::string, resume, "never",
+          "never: a new training; auto: goes on from the last good checkpoint "
+          "of the run, where there is one; else the path of a checkpoint");
 
 namespace miniray::ml {
 namespace {
@@ -88,8 +108,11 @@ ProgramHelp Help() {
                  {"Data", {"dataset", "data_dir", "limit"}},
                  {"Distributed mode",
                   {"workers", "sync_interval", "sync_strategy", "momentum",
-                   "sync_options", "num_cpus_per_worker", "start_timeout",
-                   "job_id"}}},
+                   "sync_options", "sharding", "num_cpus_per_worker",
+                   "start_timeout", "job_id"}},
+                 {"Run folder and checkpoints (distributed mode)",
+                  {"storage_path", "name", "checkpoint_every", "num_to_keep",
+                   "resume"}}},
       .other_flags = {{"address=HOST:PORT",
                        "head of the cluster; default $MINIRAY_ADDRESS"}},
       .examples = {
@@ -99,6 +122,9 @@ ProgramHelp Help() {
           {"train --mode=distributed --workers=4 --address=10.0.0.1:6380 "
            "--dataset=cifar10 --data-dir=/data/cifar10 --epochs=100",
            "CIFAR-10 on a cluster"},
+          {"train --mode=distributed --workers=2 --epochs=100 "
+           "--storage-path=runs --name=gan --checkpoint-every=5 --resume=auto",
+           "may be killed, and goes on when it is started again"},
           {"train --dataset=synthetic --epochs=1",
            "a quick look whether everything works"}}};
 }
@@ -154,6 +180,47 @@ absl::Status CheckDataset(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--dataset is '", name,
                                                  "'; expected one of ",
                                                  absl::StrJoin(known, ", ")));
+}
+
+// What is written while training goes on, and what is gone on with.
+absl::Status SetStorageFromFlags(train::TrainerOptions* trainer) {
+  trainer->storage_path = absl::GetFlag(FLAGS_storage_path);
+  trainer->name = absl::GetFlag(FLAGS_name);
+  train::CheckpointConfig& checkpoint = trainer->checkpoint;
+  checkpoint.resume = absl::GetFlag(FLAGS_resume);
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
+  const int64_t every = absl::GetFlag(FLAGS_checkpoint_every);
+  MR_RETURN_IF_ERROR(AtLeast(every, 0, "checkpoint-every"));
+  MR_RETURN_IF_ERROR(AtMost(every, kMax, "checkpoint-every"));
+  const int64_t keep = absl::GetFlag(FLAGS_num_to_keep);
+  MR_RETURN_IF_ERROR(AtLeast(keep, 0, "num-to-keep"));
+  MR_RETURN_IF_ERROR(AtMost(keep, kMax, "num-to-keep"));
+  checkpoint.frequency = static_cast<int>(every);
+  checkpoint.at_end = every > 0;
+  checkpoint.num_to_keep = static_cast<int>(keep);
+  const std::pair<bool, absl::string_view> given[] = {
+      {!trainer->name.empty(), "name"},
+      {every > 0, "checkpoint-every"},
+      {keep > 0, "num-to-keep"},
+      {checkpoint.resume != "never", "resume"}};
+  for (const auto& [is_given, flag] : given) {
+    if (!is_given || !trainer->storage_path.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, " has no effect without --storage-path"));
+  }
+  if (keep > 0 && every == 0) {
+    return absl::InvalidArgumentError(
+        "--num-to-keep has no effect without --checkpoint-every");
+  }
+  if (checkpoint.resume.empty()) {
+    return absl::InvalidArgumentError(
+        "--resume is empty; expected never, auto or the path of a checkpoint");
+  }
+  if (checkpoint.resume == "auto" && trainer->name.empty()) {
+    return absl::InvalidArgumentError(
+        "--resume=auto needs --name, which says what run is gone on with");
+  }
+  return absl::OkStatus();
 }
 
 // Checks the flags and returns what they say; connects to nothing.
@@ -240,6 +307,22 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
         "--start-timeout is ", timeout, "; expected seconds above 0"));
   }
   trainer.start_timeout = absl::Seconds(timeout);
+  ps::OptionMap sharding;
+  sharding.Set("sharding", absl::GetFlag(FLAGS_sharding));
+  MR_ASSIGN_OR_RETURN(const train::Sharding parsed,
+                      train::ShardingFromConfig(sharding));
+  if (parsed.method == train::ShardMethod::kFunction) {
+    return absl::InvalidArgumentError(
+        "--sharding is 'function', which a program must bring; expected "
+        "contiguous, strided, shuffled or by_class");
+  }
+  worker.sharding = absl::GetFlag(FLAGS_sharding);
+  MR_RETURN_IF_ERROR(SetStorageFromFlags(&trainer));
+  if (!options.distributed && !trainer.storage_path.empty()) {
+    return absl::InvalidArgumentError(
+        "--storage-path has no effect with --mode=single; add "
+        "--mode=distributed, with --workers=1 for one worker");
+  }
   return options;
 }
 

@@ -1,10 +1,13 @@
 #include "ml/gan/fused_adam.h"
 
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "ATen/Parallel.h"
 #include "ATen/ops/zeros_like.h"
+#include "c10/core/GradMode.h"
 
 namespace miniray::ml {
 namespace {
@@ -67,45 +70,68 @@ UpdateFunction ChooseUpdate() {
 
 }  // namespace
 
-FusedAdam::FusedAdam(std::vector<at::Tensor> parameters, const Options& options)
-    : options_(options) {
-  for (at::Tensor& parameter : parameters) {
+FusedAdam::FusedAdam(std::vector<at::Tensor> parameters,
+                     const torch::optim::AdamOptions& options)
+    : Adam(std::move(parameters), options) {
+  TORCH_CHECK(options.weight_decay() == 0 && !options.amsgrad(),
+              "FusedAdam has no weight decay and no AMSGrad");
+  for (const at::Tensor& parameter : param_groups()[0].params()) {
     TORCH_CHECK(parameter.scalar_type() == at::kFloat &&
                     parameter.is_contiguous() && parameter.is_cpu(),
                 "FusedAdam needs contiguous float32 parameters on the CPU");
-    Slot slot;
-    slot.moment1 = at::zeros_like(parameter.detach());
-    slot.moment2 = at::zeros_like(parameter.detach());
-    slot.parameter = std::move(parameter);
-    slots_.push_back(std::move(slot));
   }
 }
 
-void FusedAdam::Step() {
+at::Tensor FusedAdam::step(LossClosure closure) {
   static const UpdateFunction update = ChooseUpdate();
-  for (Slot& slot : slots_) {
-    if (!slot.parameter.grad().defined()) continue;
-    const at::Tensor gradient = slot.parameter.grad().contiguous();
-    ++slot.steps;
-    const double t = static_cast<double>(slot.steps);
-    const Coefficients c = {
-        .beta1 = static_cast<float>(options_.beta1),
-        .beta2 = static_cast<float>(options_.beta2),
-        .step_size = static_cast<float>(options_.lr /
-                                        (1.0 - std::pow(options_.beta1, t))),
-        .denominator_inv = static_cast<float>(
-            1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t))),
-        .epsilon = static_cast<float>(options_.epsilon)};
-    const float* const g = gradient.data_ptr<float>();
-    float* const p = slot.parameter.data_ptr<float>();
-    float* const m = slot.moment1.data_ptr<float>();
-    float* const v = slot.moment2.data_ptr<float>();
-    at::parallel_for(
-        0, gradient.numel(), kGrain, [&](int64_t begin, int64_t end) {
-          update(c, g + begin, p + begin, m + begin, v + begin, end - begin);
-        });
-    slot.parameter.mutable_grad() = at::Tensor();
+  at::Tensor loss;
+  if (closure != nullptr) {
+    const c10::AutoGradMode with_gradients(true);
+    loss = closure();
   }
+  for (torch::optim::OptimizerParamGroup& group : param_groups()) {
+    const auto& options =
+        static_cast<const torch::optim::AdamOptions&>(group.options());
+    const auto [beta1, beta2] = options.betas();
+    for (at::Tensor& parameter : group.params()) {
+      if (!parameter.grad().defined()) continue;
+      const at::Tensor gradient = parameter.grad().contiguous();
+      torch::optim::AdamParamState& state = StateOf(parameter);
+      state.step(state.step() + 1);
+      const double t = static_cast<double>(state.step());
+      const Coefficients c = {
+          .beta1 = static_cast<float>(beta1),
+          .beta2 = static_cast<float>(beta2),
+          .step_size =
+              static_cast<float>(options.lr() / (1.0 - std::pow(beta1, t))),
+          .denominator_inv =
+              static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, t))),
+          .epsilon = static_cast<float>(options.eps())};
+      const float* const g = gradient.data_ptr<float>();
+      float* const p = parameter.data_ptr<float>();
+      float* const m = state.exp_avg().data_ptr<float>();
+      float* const v = state.exp_avg_sq().data_ptr<float>();
+      at::parallel_for(
+          0, gradient.numel(), kGrain, [&](int64_t begin, int64_t end) {
+            update(c, g + begin, p + begin, m + begin, v + begin, end - begin);
+          });
+      parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  return loss;
+}
+
+torch::optim::AdamParamState& FusedAdam::StateOf(const at::Tensor& parameter) {
+  // The key that torch::optim::Adam uses.
+  std::unique_ptr<torch::optim::OptimizerParamState>& state =
+      state_[c10::guts::to_string(parameter.unsafeGetTensorImpl())];
+  if (state == nullptr) {
+    auto made = std::make_unique<torch::optim::AdamParamState>();
+    made->exp_avg(at::zeros_like(parameter.detach()));
+    made->exp_avg_sq(at::zeros_like(parameter.detach()));
+    state = std::move(made);
+  }
+  return static_cast<torch::optim::AdamParamState&>(*state);
 }
 
 }  // namespace miniray::ml

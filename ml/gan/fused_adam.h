@@ -6,44 +6,35 @@
 #ifndef MINIRAY_ML_GAN_FUSED_ADAM_H_
 #define MINIRAY_ML_GAN_FUSED_ADAM_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "torch/optim/adam.h"
 
 namespace miniray::ml {
 
-// The update of torch::optim::Adam (without weight decay or AMSGrad), equal to
-// it but for rounding. Not thread-safe.
+// torch::optim::Adam (without weight decay or AMSGrad), equal to it but for
+// rounding. Its state is Adam's, so what saves, loads and schedules optimizers
+// does so with this one. Not thread-safe.
 //
 // Source: Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015,
 // algorithm 1.
-class FusedAdam {
+class FusedAdam : public torch::optim::Adam {
  public:
-  struct Options {
-    double lr = 2e-4;
-    double beta1 = 0.5;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-  };
-
   // parameters: float32, contiguous, on the CPU; shared with the model.
-  FusedAdam(std::vector<at::Tensor> parameters, const Options& options);
+  // Throws c10::Error for others, and for options that it does not know.
+  FusedAdam(std::vector<at::Tensor> parameters,
+            const torch::optim::AdamOptions& options);
 
   // Applies and then drops the gradients, so that the next backward pass need
   // not add to zeros. A parameter without a gradient stays as it is.
-  void Step();
+  //
+  // closure: if given, computes the gradients first, and returns the loss.
+  at::Tensor step(LossClosure closure = nullptr) override;
 
  private:
-  struct Slot {
-    at::Tensor parameter;
-    at::Tensor moment1;  // Like the parameter.
-    at::Tensor moment2;
-    int64_t steps = 0;
-  };
-
-  const Options options_;
-  std::vector<Slot> slots_;
+  // The parameter's moments and steps; zeros the first time.
+  torch::optim::AdamParamState& StateOf(const at::Tensor& parameter);
 };
 
 }  // namespace miniray::ml

@@ -14,12 +14,17 @@
 #include "ml/gan/networks.h"
 #include "runtime/base/status_macros.h"
 #include "torch/nn.h"
+#include "train/training_state.h"
 
 namespace miniray::ml {
 namespace {
 
 at::Generator MakeRandom(uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
+}
+
+torch::optim::AdamOptions AdamOptions(double lr) {
+  return torch::optim::AdamOptions(lr).betas({0.5, 0.999});
 }
 
 // Keeps a module's parameters out of autograd while it lives.
@@ -47,8 +52,9 @@ class TorchGan final : public Gan {
         weights_random_(MakeRandom(options.weights_seed)),
         generator_(options.latent_dim, options.shape, weights_random_),
         discriminator_(options.shape, weights_random_, random_),
-        generator_adam_(generator_->parameters(), {.lr = options.lr}),
-        discriminator_adam_(discriminator_->parameters(), {.lr = options.lr}) {
+        generator_adam_(generator_->parameters(), AdamOptions(options.lr)),
+        discriminator_adam_(discriminator_->parameters(),
+                            AdamOptions(options.lr)) {
     ResetLosses();
   }
 
@@ -71,7 +77,7 @@ class TorchGan final : public Gan {
     const torch::Tensor loss = torch::binary_cross_entropy_with_logits(
         discriminator_->Logits(images), targets_);
     loss.backward();
-    discriminator_adam_.Step();
+    discriminator_adam_.step();
     discriminator_loss_.add_(loss.detach());
   }
 
@@ -82,7 +88,7 @@ class TorchGan final : public Gan {
     const torch::Tensor loss = torch::binary_cross_entropy_with_logits(
         discriminator_->Logits(fake_), ones_);
     loss.backward();
-    generator_adam_.Step();
+    generator_adam_.step();
     generator_loss_.add_(loss.detach());
     ++steps_;
     fake_.reset();
@@ -130,9 +136,31 @@ class TorchGan final : public Gan {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<train::CheckpointFiles> SaveState() override {
+    if (fake_.defined()) {
+      return absl::FailedPreconditionError(
+          "the GAN is in the middle of a training step; save it between two");
+    }
+    return train::SaveTraining(Parts());
+  }
+
+  absl::Status LoadState(const train::CheckpointFiles& files) override {
+    fake_.reset();
+    ResetLosses();
+    return train::LoadTraining(files, Parts()).status();
+  }
+
   const GanOptions& options() const override { return options_; }
 
  private:
+  train::TrainingParts Parts() {
+    return {.models = {{"generator", generator_.get()},
+                       {"discriminator", discriminator_.get()}},
+            .optimizers = {{"generator", &generator_adam_},
+                           {"discriminator", &discriminator_adam_}},
+            .generators = {{"noise", random_}}};
+  }
+
   const torch::nn::Module& Module(GanNetwork network) const {
     if (network == GanNetwork::kGenerator) return *generator_;
     return *discriminator_;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "ml/gan/architecture.h"
 #include "runtime/tensor/tensor_codec.h"
+#include "train/checkpoint.h"
 
 namespace miniray::ml {
 
@@ -88,6 +89,18 @@ class Gan {
   // Errors: InvalidArgument that names the tensor that is missing, unknown or
   // of another shape or type; the model is then unchanged.
   virtual absl::Status SetWeights(const NamedTensors& weights) = 0;
+
+  // All that training goes on from: networks, optimizers and random numbers, as
+  // files of a checkpoint; not the losses. A GAN of the same sizes that has
+  // loaded them goes on bit by bit like the one that saved them, with the
+  // learning rate of that one.
+  //
+  // Errors: FAILED_PRECONDITION, a GeneratorStep is due. INTERNAL, what
+  // LibTorch says.
+  virtual absl::StatusOr<train::CheckpointFiles> SaveState() = 0;
+  // Errors: INVALID_ARGUMENT, with the file that lacks or does not fit; the GAN
+  // may be half of the one and half of the other then.
+  virtual absl::Status LoadState(const train::CheckpointFiles& files) = 0;
 
   virtual const GanOptions& options() const = 0;
 

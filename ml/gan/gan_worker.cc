@@ -9,16 +9,23 @@
 #include "ml/data/dataset_loader.h"
 #include "ml/data/mix64.h"
 #include "ml/gan/architecture.h"
+#include "ps/option_map.h"
 #include "runtime/base/status_macros.h"
+#include "train/sharding.h"
 
 namespace miniray::ml {
 namespace {
 
 constexpr absl::Duration kReportInterval = absl::Milliseconds(500);
 
-// The streams of random numbers of a run. The first is shared by all workers;
-// of the others each worker has its own.
-enum class Stream : uint64_t { kWeights = 0, kNoise = 1, kOrder = 2 };
+// The streams of random numbers of a run. Weights and shards are the same for
+// all workers; of the others each worker has its own.
+enum class Stream : uint64_t {
+  kWeights = 0,
+  kNoise = 1,
+  kOrder = 2,
+  kShards = 3
+};
 
 uint64_t StreamSeed(uint64_t seed, Stream stream, int worker_id) {
   return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
@@ -50,14 +57,7 @@ absl::Status GanWorker::LoadDataShard(int shard_id, int num_shards) {
         absl::StrCat("batch_size is ", options_.batch_size,
                      "; BatchNorm needs at least 2 images in a batch"));
   }
-  DatasetOptions load = {.name = options_.dataset,
-                         .data_dir = options_.data_dir,
-                         .selection = {.limit = options_.limit,
-                                       .shard_id = shard_id,
-                                       .num_shards = num_shards}};
-  // "synthetic" makes as many images as are asked for.
-  if (options_.limit > 0) load.synthetic.count = options_.limit;
-  MR_ASSIGN_OR_RETURN(ImageDataset dataset, LoadImageDataset(load));
+  MR_ASSIGN_OR_RETURN(ImageDataset dataset, LoadShard(shard_id, num_shards));
   if (dataset.size() < 2) {
     return absl::InvalidArgumentError(absl::StrCat(
         "shard ", shard_id, " of ", num_shards, " has ", dataset.size(),
@@ -81,6 +81,36 @@ absl::Status GanWorker::LoadDataShard(int shard_id, int num_shards) {
   dataset_ = std::move(dataset);
   sampler_ = std::move(sampler);
   return absl::OkStatus();
+}
+
+absl::StatusOr<ImageDataset> GanWorker::LoadShard(int shard_id,
+                                                  int num_shards) const {
+  ps::OptionMap config;
+  config.Set("sharding", options_.sharding);
+  MR_ASSIGN_OR_RETURN(train::Sharding sharding,
+                      train::ShardingFromConfig(config));
+  DatasetOptions load = {.name = options_.dataset,
+                         .data_dir = options_.data_dir,
+                         .selection = {.limit = options_.limit}};
+  // "synthetic" makes as many images as are asked for.
+  if (options_.limit > 0) load.synthetic.count = options_.limit;
+  if (sharding.method == train::ShardMethod::kContiguous) {
+    // Readers need not read the rest.
+    load.selection.shard_id = shard_id;
+    load.selection.num_shards = num_shards;
+    return LoadImageDataset(load);
+  }
+  MR_ASSIGN_OR_RETURN(const ImageDataset all, LoadImageDataset(load));
+  sharding.seed = StreamSeed(options_.seed, Stream::kShards, 0);
+  sharding.labels = {all.labels.data_ptr<int64_t>(),
+                     static_cast<size_t>(all.labels.numel())};
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> items,
+      train::ShardItems(all.size(), shard_id, num_shards, sharding));
+  MR_ASSIGN_OR_RETURN(ImageBatch shard, GatherBatch(all, items));
+  return ImageDataset{.images = std::move(shard.images),
+                      .labels = std::move(shard.labels),
+                      .class_names = all.class_names};
 }
 
 absl::StatusOr<train::Metrics> GanWorker::TrainEpoch(int epoch) {
@@ -174,6 +204,16 @@ absl::Status GanWorker::ReceiveWeights(
   return exchange_.Receive(message.value, [this](const NamedTensors& weights) {
     return gan_->SetWeights(weights);
   });
+}
+
+absl::StatusOr<train::CheckpointFiles> GanWorker::SaveCheckpoint() {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return gan_->SaveState();
+}
+
+absl::Status GanWorker::LoadCheckpoint(const train::CheckpointFiles& files) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return gan_->LoadState(files);
 }
 
 absl::StatusOr<GanShard> GanWorker::DescribeShard() const {

@@ -25,6 +25,7 @@
 #include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
+#include "train/checkpoint.h"
 #include "train/metrics.h"
 
 namespace miniray::ml {
@@ -33,6 +34,10 @@ struct GanWorkerOptions {
   std::string dataset = "fashion-mnist";  // As LoadImageDataset knows it.
   std::string data_dir;                   // On the worker's machine.
   int64_t limit = 0;  // Images of the data set to use, before sharding; 0: all.
+  // How the images are dealt to the workers (train/sharding.h): contiguous,
+  // strided, shuffled (by `seed`) or by_class. All but the first read all
+  // images before they keep theirs.
+  std::string sharding = "contiguous";
   int64_t batch_size = 128;
   int64_t latent_dim = 100;
   double lr = 2e-4;
@@ -44,7 +49,7 @@ struct GanWorkerOptions {
   uint64_t seed = 1;
   int worker_id = 0;
 };
-MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, batch_size,
+MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, sharding, batch_size,
                latent_dim, lr, label_smoothing, seed, worker_id);
 
 // What a worker trains on.
@@ -66,9 +71,9 @@ class GanWorker {
   // Loads the worker's part of the training split and, the first time, makes
   // the model, whose sizes follow the images.
   //
-  // Errors: those of LoadImageDataset and Gan::Create; InvalidArgument for
-  // fewer than two images, batch_size below 2, or images of another shape than
-  // the first time.
+  // Errors: those of LoadImageDataset, train::ShardItems and Gan::Create;
+  // InvalidArgument for fewer than two images, batch_size below 2, or images of
+  // another shape than the first time.
   absl::Status LoadDataShard(int shard_id, int num_shards);
 
   // The other methods return FailedPrecondition before LoadDataShard.
@@ -97,6 +102,11 @@ class GanWorker {
       const ps::WeightRequest& request);
   absl::Status ReceiveWeights(const ReadOnly<ps::WeightMessage>& message);
 
+  // For checkpoints of a trainer; see Gan::SaveState. The order of the images
+  // needs no place in them: it is a function of the epoch.
+  absl::StatusOr<train::CheckpointFiles> SaveCheckpoint();
+  absl::Status LoadCheckpoint(const train::CheckpointFiles& files);
+
   absl::StatusOr<GanShard> DescribeShard() const;
 
   // Makes TrainEpoch report to `board` about twice a second.
@@ -109,6 +119,7 @@ class GanWorker {
 
  private:
   absl::Status CheckLoaded() const;
+  absl::StatusOr<ImageDataset> LoadShard(int shard_id, int num_shards) const;
 
   const GanWorkerOptions options_;
   ImageDataset dataset_;
@@ -122,7 +133,8 @@ MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::GetWeights, &GanWorker::LendWeights,
               &GanWorker::BufferNames, &GanWorker::NumSamples,
               &GanWorker::SetWeights, &GanWorker::SendWeights,
-              &GanWorker::ReceiveWeights, &GanWorker::DescribeShard,
+              &GanWorker::ReceiveWeights, &GanWorker::SaveCheckpoint,
+              &GanWorker::LoadCheckpoint, &GanWorker::DescribeShard,
               &GanWorker::ReportTo);
 
 // Returns the options of the GAN that a worker trains.

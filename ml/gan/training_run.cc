@@ -294,9 +294,18 @@ absl::Status RunDistributed(const TrainingRunOptions& options,
                             ProgressBar* bar) {
   Reporter reporter(bar, options.epochs);
   ReportingTrainer trainer(options, &reporter);
-  MR_RETURN_IF_ERROR(trainer.Train({.epochs = options.epochs}).status());
+  MR_ASSIGN_OR_RETURN(const train::Result result,
+                      trainer.Train({.epochs = options.epochs}));
   MR_RETURN_IF_ERROR(trainer.status());
   trainer.StopWatching();
+  if (!result.path.empty()) {
+    bar->Print(absl::StrCat("Run folder: ", result.path));
+  }
+  if (!result.stopped_by.empty()) {
+    return absl::CancelledError(absl::StrCat(
+        "stopped by ", result.stopped_by, " after ", result.history.size(),
+        " of ", options.epochs, " epochs; checkpoint: ", result.checkpoint));
+  }
 
   // What matters most comes first.
   // The last synchronisation was after the last epoch.

@@ -33,7 +33,11 @@ struct TrainingRunOptions {
 //
 // Prints a line an epoch and, at the end, where the files are.
 //
+// Distributed, `trainer` may have a run folder and checkpoints.
+//
 // Errors: those of the folder, before training; of the data, of a worker.
+// CANCELLED, a signal has ended training early, with a checkpoint; nothing is
+// in save_dir then.
 absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar);
 
 }  // namespace miniray::ml

@@ -1,11 +1,14 @@
 // The train and generate programs as a user runs them.
 
+#include <signal.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -33,10 +36,15 @@ class GanProgramsTest : public ::testing::Test {
 
   // Trains, in a moment, on a few made-up images.
   RunResult TrainTiny(std::vector<std::string> flags) {
-    flags.insert(flags.end(),
-                 {"--dataset=synthetic", "--limit=64", "--batch-size=16",
-                  "--latent-dim=8", "--threads=1"});
+    flags.insert(flags.end(), TinyFlags().begin(), TinyFlags().end());
     return Train(std::move(flags));
+  }
+
+  static const std::vector<std::string>& TinyFlags() {
+    static const auto* const flags = new std::vector<std::string>(
+        {"--dataset=synthetic", "--limit=64", "--batch-size=16",
+         "--latent-dim=8", "--threads=1"});
+    return *flags;
   }
 
   std::string Folder(const std::string& name) const {
@@ -120,6 +128,64 @@ TEST_F(GanProgramsTest, DistributedWorkersEndAlikeAndGenerateAlike) {
   EXPECT_EQ(files, 151);
   // The clusters that the programs started have gone with them.
   EXPECT_TRUE(tree_.WaitForCount(0));
+}
+
+TEST_F(GanProgramsTest, AKilledTrainingGoesOnAndEndsAsIfNothingHadBeen) {
+  const std::vector<std::string> flags = {
+      "--mode=distributed",   "--workers=2",        "--epochs=8",
+      "--sync-interval=3",    "--sharding=strided", "--name=run",
+      "--checkpoint-every=1", "--num-to-keep=2",    "--resume=auto"};
+  const auto with = [&](const std::string& models, const std::string& runs) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--save-dir=" + Folder(models),
+                           "--storage-path=" + Folder(runs)});
+    return all;
+  };
+  const RunResult whole = TrainTiny(with("whole", "whole_runs"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("Run folder: "));
+
+  std::vector<std::string> argv = with("killed", "runs");
+  argv.insert(argv.begin(), BuiltProgram("ml/train"));
+  argv.insert(argv.end(), TinyFlags().begin(), TinyFlags().end());
+  const auto child = tree_.Start(argv);
+  std::string line;
+  do {
+    line = child->ReadLine();
+    ASSERT_FALSE(line.empty()) << *ReadFile(child->error_file());
+  } while (!absl::StrContains(line, "epoch 4/8"));
+  // That of epoch 3 may be half written; that of epoch 2 is on the disk, since
+  // the next one waits for it.
+  child->Signal(SIGKILL);
+  EXPECT_EQ(child->Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(tree_.WaitForCount(0));
+  EXPECT_FALSE(std::filesystem::exists(Folder("killed/generator.pt")));
+
+  const RunResult resumed = TrainTiny(with("killed", "runs"));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.out.find("epoch 1/8"), std::string::npos);
+  EXPECT_THAT(resumed.out, HasSubstr("epoch 8/8"));
+  for (const char* file : {"/generator.pt", "/discriminator.pt"}) {
+    EXPECT_EQ(*ReadFile(Folder("killed") + file),
+              *ReadFile(Folder("whole") + file))
+        << file;
+  }
+}
+
+TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
+  const std::string runs = "--storage-path=" + Folder("runs");
+  ExpectOneLine(Train({runs}), 2, "--mode=single");
+  for (const char* flag : {"--name=x", "--checkpoint-every=1",
+                           "--num-to-keep=1", "--resume=auto"}) {
+    ExpectOneLine(Train({"--mode=distributed", flag}), 2,
+                  "has no effect without --storage-path");
+  }
+  ExpectOneLine(Train({"--mode=distributed", runs, "--num-to-keep=1"}), 2,
+                "without --checkpoint-every");
+  ExpectOneLine(Train({"--mode=distributed", runs, "--resume=auto"}), 2,
+                "--resume=auto needs --name");
+  ExpectOneLine(Train({"--sharding=function"}), 2, "--sharding is 'function'");
+  ExpectOneLine(Train({"--sharding=random"}), 2, "expected one of contiguous");
 }
 
 TEST_F(GanProgramsTest, BadUsageExitsWith2) {

@@ -126,6 +126,80 @@ TEST(GanWorkerTest, ReportsWithinTheEpoch) {
   EXPECT_GT(reports[0].g_loss, 0);
 }
 
+TEST(GanWorkerTest, GoesOnFromACheckpointBitByBit) {
+  GanWorkerOptions options = TinyOptions();
+  GanWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    ASSERT_EQ(worker.TrainEpoch(epoch).status(), absl::OkStatus());
+  }
+  const absl::StatusOr<train::CheckpointFiles> files = worker.SaveCheckpoint();
+  ASSERT_EQ(files.status(), absl::OkStatus());
+  const NamedTensors saved = Copy(*worker.GetWeights());
+  for (int epoch = 2; epoch < 4; ++epoch) {
+    ASSERT_EQ(worker.TrainEpoch(epoch).status(), absl::OkStatus());
+  }
+
+  GanWorker resumed(options);
+  ASSERT_EQ(resumed.LoadDataShard(0, 1), absl::OkStatus());
+  // What the checkpoint must bring back, and not only for the first time.
+  ASSERT_EQ(resumed.TrainEpoch(7).status(), absl::OkStatus());
+  ASSERT_EQ(resumed.LoadCheckpoint(*files), absl::OkStatus());
+  EXPECT_TRUE(Equal(*resumed.GetWeights(), saved));
+  for (int epoch = 2; epoch < 4; ++epoch) {
+    ASSERT_EQ(resumed.TrainEpoch(epoch).status(), absl::OkStatus());
+  }
+  EXPECT_TRUE(Equal(*resumed.GetWeights(), *worker.GetWeights()));
+
+  // Without the optimizers and the random numbers it would go another way.
+  GanWorker weights_only(options);
+  ASSERT_EQ(weights_only.LoadDataShard(0, 1), absl::OkStatus());
+  ASSERT_EQ(weights_only.SetWeights(saved), absl::OkStatus());
+  for (int epoch = 2; epoch < 4; ++epoch) {
+    ASSERT_EQ(weights_only.TrainEpoch(epoch).status(), absl::OkStatus());
+  }
+  EXPECT_FALSE(Equal(*weights_only.GetWeights(), *worker.GetWeights()));
+
+  train::CheckpointFiles incomplete = *files;
+  incomplete.erase("training.pt");
+  const absl::Status lacks = resumed.LoadCheckpoint(incomplete);
+  EXPECT_EQ(lacks.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(lacks.message(), HasSubstr("training.pt"));
+}
+
+TEST(GanWorkerTest, DealsTheImagesAsToldTo) {
+  GanWorkerOptions options = TinyOptions();
+  for (const char* sharding : {"contiguous", "strided", "shuffled"}) {
+    options.sharding = sharding;
+    GanWorker worker(options);
+    ASSERT_EQ(worker.LoadDataShard(1, 3), absl::OkStatus()) << sharding;
+    EXPECT_EQ(worker.DescribeShard()->images, 16) << sharding;
+  }
+  // Other images: other weights, from the same first ones.
+  options.sharding = "contiguous";
+  const NamedTensors contiguous = WeightsAfter(options, 1, 1, 3);
+  options.sharding = "strided";
+  EXPECT_FALSE(Equal(WeightsAfter(options, 1, 1, 3), contiguous));
+  // One shard is everything, in its order.
+  EXPECT_TRUE(Equal(WeightsAfter(options, 1), WeightsAfter(TinyOptions(), 1)));
+
+  // Whole classes: the two shards have all images, and each some classes.
+  options.sharding = "by_class";
+  int64_t images = 0;
+  for (const int shard : {0, 1}) {
+    GanWorker worker(options);
+    ASSERT_EQ(worker.LoadDataShard(shard, 2), absl::OkStatus());
+    images += worker.DescribeShard()->images;
+  }
+  EXPECT_EQ(images, 48);
+
+  options.sharding = "by_size";
+  GanWorker wrong(options);
+  const absl::Status status = wrong.LoadDataShard(0, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("sharding is 'by_size'"));
+}
+
 TEST(GanWorkerTest, WantsDataFirst) {
   GanWorker worker(TinyOptions());
   EXPECT_EQ(worker.TrainEpoch(0).status().code(),

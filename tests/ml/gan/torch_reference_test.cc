@@ -135,7 +135,7 @@ TEST(FusedAdamTest, EqualsTorchsAdam) {
     ours.push_back(start.clone().requires_grad_());
     theirs.push_back(start.clone().requires_grad_());
   }
-  FusedAdam adam(ours, {.lr = 1e-2, .beta1 = 0.5, .beta2 = 0.999});
+  FusedAdam adam(ours, torch::optim::AdamOptions(1e-2).betas({0.5, 0.999}));
   torch::optim::Adam reference(
       theirs, torch::optim::AdamOptions(1e-2).betas({0.5, 0.999}));
   for (int step = 0; step < 20; ++step) {
@@ -145,7 +145,7 @@ TEST(FusedAdamTest, EqualsTorchsAdam) {
       ours[i].mutable_grad() = gradient.clone();
       theirs[i].mutable_grad() = gradient.clone();
     }
-    adam.Step();
+    adam.step();
     reference.step();
   }
   for (size_t i = 0; i < ours.size(); ++i) {
@@ -157,9 +157,12 @@ TEST(FusedAdamTest, EqualsTorchsAdam) {
 TEST(FusedAdamTest, LeavesParametersWithoutGradientAlone) {
   const torch::Tensor parameter = torch::ones({3}).requires_grad_();
   FusedAdam adam({parameter}, {});
-  adam.Step();
+  adam.step();
   EXPECT_TRUE(parameter.equal(torch::ones({3})));
   EXPECT_THROW(FusedAdam({torch::ones({3}, torch::kDouble)}, {}), c10::Error);
+  EXPECT_THROW(
+      FusedAdam({parameter}, torch::optim::AdamOptions().weight_decay(0.1)),
+      c10::Error);
 }
 
 TEST(ModelFileTest, LibTorchReadsOurFiles) {
