@@ -36,6 +36,14 @@ TEST(ChaosTest, EverythingHoldsOnLoopback) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
 
+// A daemon, a worker, the head, and the parameter server.
+TEST(ChaosTest, TrainingsComeToTheirEnd) {
+  const RunResult result =
+      RunChaos({"--scenario=train", "--seed=5", "--runs=4"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all held: 4 of 4 runs"));
+}
+
 // The checks see what they are to see.
 TEST(ChaosTest, LostStateIsNoticed) {
   const RunResult result = RunChaos(
@@ -52,9 +60,17 @@ TEST(ChaosTest, ALeftoverIsNoticed) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("left over:"), HasSubstr("sleep")));
 }
 
+TEST(ChaosTest, ACheckpointThatIsNotPutBackIsNoticed) {
+  const RunResult result = RunChaos(
+      {"--scenario=train", "--seed=6", "--runs=1", "--sabotage=forget"});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("undisturbed it is"));
+}
+
 TEST(ChaosTest, MistakesOnTheCommandLine) {
-  for (const std::string arg : {"--seed=x", "--seconds=0", "--seconds=1e9",
-                                "--lease=0", "--network=x", "--no_such"}) {
+  for (const std::string arg :
+       {"--seed=x", "--seconds=0", "--seconds=1e9", "--lease=0", "--network=x",
+        "--no_such", "--scenario=x", "--runs=0"}) {
     const RunResult result = RunChaos({arg});
     EXPECT_EQ(result.exit_code, 2) << arg;
     // Flag and value, however they were given.

@@ -1,5 +1,5 @@
-// chaos: a cluster of real processes under random faults, and callers who keep
-// books. See tests/chaos/README.md.
+// chaos: a cluster of real processes under random faults, with callers who keep
+// books or a training that must come to its end. See tests/chaos/README.md.
 
 #include <glog/logging.h>
 #include <grpc/support/log.h>
@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -28,6 +30,7 @@
 #include "tools/havoc/network.h"
 #include "tools/havoc/plan.h"
 #include "tools/havoc/process.h"
+#include "tools/havoc/train_scenario.h"
 #include "tools/havoc/workload.h"
 
 namespace miniray::havoc {
@@ -35,12 +38,16 @@ namespace {
 
 constexpr char kUsage[] =
     R"(Lets a cluster of real processes (a head, 3 nodes, 8 actors) run under random
-faults while callers keep books of every call, and checks the books afterwards.
+faults while callers keep books of every call, and checks the books afterwards;
+or kills a process of a training, once a run, and checks what it comes to.
 
-  chaos [--seed N] [--seconds S] [--lease S] [--network auto|namespaces|loopback]
+  chaos [--scenario actors] [--seed N] [--seconds S] [--lease S] [--network auto|namespaces|loopback]
         [--verbose] [--keep] [--sabotage forget|orphan]
+  chaos --scenario train [--seed N] [--runs N] [--lease S] [--keep]
+        [--sabotage forget|orphan]
 
   --seed N      repeats a run (default: another one each time; it is printed)
+  --runs N      trainings, with the seeds N, N + 1, ... (default 50)
   --seconds S   how long faults come (default 60)
   --lease S     the head's lease; pauses and cuts are drawn around it (default 3)
   --network     namespaces (root): links are cut as well; loopback: not
@@ -51,15 +58,20 @@ faults while callers keep books of every call, and checks the books afterwards.
                 forget their state; a process is left behind
 
 Exit code 0: every call had one outcome, no acknowledged call was lost, nothing
-ran twice that must not, everything healed, and nothing is left over.
+ran twice that must not, everything healed, and nothing is left over. In a
+training: all epochs, each once, and the loss of an undisturbed one, or the right
+error; and nothing is left over.
 
 Examples:
   bazel-bin/tools/chaos --seed 7 --seconds 60
   bazel-bin/tools/chaos --seconds 10 --lease 1 --network loopback
+  bazel-bin/tools/chaos --scenario train --seed 1
 )";
 
 struct Flags {
   uint64_t seed = 0;
+  bool train = false;  // The scenario.
+  int runs = 50;
   double seconds = 60;
   double lease = 3;
   Network::Kind network = Network::Kind::kAuto;
@@ -70,6 +82,9 @@ struct Flags {
 
 constexpr int kNodes = 3;
 constexpr int kActors = 8;
+constexpr double kActorCpus = 6;  // Of a node.
+// Of a node in a training with three workers: two nodes have room for them.
+constexpr double kTrainCpus = 2;
 // After everything was healed.
 constexpr absl::Duration kHealTimeout = absl::Seconds(90);
 constexpr absl::Duration kLeftoverTimeout = absl::Seconds(20);
@@ -94,6 +109,13 @@ std::optional<Flags> ReadFlags(int argc, char** argv) {
     }
     bool ok = false;
     if (name == "--seed") ok = absl::SimpleAtoi(value, &flags.seed);
+    if (name == "--scenario") {
+      ok = value == "actors" || value == "train";
+      flags.train = value == "train";
+    }
+    if (name == "--runs") {
+      ok = absl::SimpleAtoi(value, &flags.runs) && flags.runs > 0;
+    }
     if (name == "--seconds") {
       ok = absl::SimpleAtod(value, &flags.seconds) && flags.seconds > 0 &&
            flags.seconds <= 86400;
@@ -162,7 +184,10 @@ class Run {
     MR_RETURN_IF_ERROR(MakeDirectories(folder_, 0700));
     // The driver's own traces: this process is one of the machines.
     setenv("MINIRAY_RUNTIME_DIR", (folder_ + "/driver").c_str(), 1);
-    MR_ASSIGN_OR_RETURN(network_, Network::Create(flags_.network, 2 + kNodes));
+    MR_ASSIGN_OR_RETURN(
+        network_, Network::Create(
+                      flags_.train ? Network::Kind::kLoopback : flags_.network,
+                      2 + kNodes));
     if (!network_->Enter(kDriverMachine)) {
       return ErrnoStatus(errno, "enter the driver's namespace");
     }
@@ -170,28 +195,27 @@ class Run {
   }
 
   // What happened while it ran; the rest of the checks follow in any case.
-  absl::Status Play() {
-    HavocCluster cluster({.miniray = miniray_,
-                          .folder = folder_,
-                          .mark = mark_,
-                          .token = token_,
-                          .nodes = kNodes,
-                          .lease = absl::Seconds(flags_.lease)},
-                         network_.get());
-    MR_RETURN_IF_ERROR(cluster.StartHead());
-    for (int i = 0; i < kNodes; ++i) MR_RETURN_IF_ERROR(cluster.StartNode(i));
-    MR_ASSIGN_OR_RETURN(
-        Cluster driver,
-        Cluster::Connect({.address = cluster.address(), .token = token_}));
-    absl::Status status = PlayWith(&cluster, driver);
-    driver.Shutdown();
-    if (flags_.sabotage == "orphan") {
-      MR_RETURN_IF_ERROR(Spawn({"/bin/sleep", "600"}, {{kMarkVariable, mark_}},
-                               "/dev/null", [] { return true; })
-                             .status());
-    }
-    const absl::Status stopped = cluster.Stop();
-    return status.ok() ? stopped : status;
+  absl::Status PlayActors() {
+    return Play(kActorCpus,
+                [this](HavocCluster* cluster, const Cluster& driver) {
+                  return PlayWith(cluster, driver);
+                });
+  }
+  absl::StatusOr<TrainOutcome> PlayTraining(const TrainPlan& plan,
+                                            const TrainLosses* undisturbed) {
+    TrainOutcome outcome;
+    MR_RETURN_IF_ERROR(
+        Play(kTrainCpus, [&](HavocCluster* cluster, const Cluster& driver) {
+          absl::StatusOr<TrainOutcome> result =
+              RunTraining(plan,
+                          {.folder = folder_,
+                           .undisturbed = undisturbed,
+                           .forget = flags_.sabotage == "forget"},
+                          cluster, driver);
+          if (result.ok()) outcome = *std::move(result);
+          return result.status();
+        }));
+    return outcome;
   }
 
   absl::Status CheckLeftovers() {
@@ -217,8 +241,39 @@ class Run {
   }
 
   const std::string& folder() const { return folder_; }
+  void RemoveFolder() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
 
  private:
+  absl::Status Play(
+      double cpus,
+      const std::function<absl::Status(HavocCluster*, const Cluster&)>& play) {
+    HavocCluster cluster({.miniray = miniray_,
+                          .folder = folder_,
+                          .mark = mark_,
+                          .token = token_,
+                          .nodes = kNodes,
+                          .cpus = cpus,
+                          .lease = absl::Seconds(flags_.lease)},
+                         network_.get());
+    MR_RETURN_IF_ERROR(cluster.StartHead());
+    for (int i = 0; i < kNodes; ++i) MR_RETURN_IF_ERROR(cluster.StartNode(i));
+    MR_ASSIGN_OR_RETURN(
+        Cluster driver,
+        Cluster::Connect({.address = cluster.address(), .token = token_}));
+    absl::Status status = play(&cluster, driver);
+    driver.Shutdown();
+    if (flags_.sabotage == "orphan") {
+      MR_RETURN_IF_ERROR(Spawn({"/bin/sleep", "600"}, {{kMarkVariable, mark_}},
+                               "/dev/null", [] { return true; })
+                             .status());
+    }
+    const absl::Status stopped = cluster.Stop();
+    return status.ok() ? stopped : status;
+  }
+
   static std::string TemporaryFolder() {
     for (const char* name : {"TEST_TMPDIR", "TMPDIR"}) {
       if (const char* value = std::getenv(name)) return value;
@@ -280,6 +335,75 @@ class Run {
   std::unique_ptr<Network> network_;
 };
 
+int RunActors(const Flags& flags) {
+  Run run(flags);
+  absl::Status status = run.Prepare();
+  if (status.ok()) {
+    status = run.PlayActors();
+    const absl::Status leftovers = run.CheckLeftovers();
+    if (status.ok()) status = leftovers;
+  }
+  if (status.ok()) {
+    printf("all held (seed %llu)\n",
+           static_cast<unsigned long long>(flags.seed));
+    if (!flags.keep) run.RemoveFolder();
+    return 0;
+  }
+  printf("FAILED with seed %llu; logs are in %s\n  %s\n",
+         static_cast<unsigned long long>(flags.seed), run.folder().c_str(),
+         std::string(status.message()).c_str());
+  return 1;
+}
+
+// One training on a cluster of its own; prints its line.
+absl::StatusOr<TrainOutcome> TrainOnce(const Flags& flags,
+                                       const std::string& title,
+                                       const TrainPlan& plan,
+                                       const TrainLosses* undisturbed) {
+  const absl::Time start = absl::Now();
+  Run run(flags);
+  MR_RETURN_IF_ERROR(run.Prepare());
+  absl::StatusOr<TrainOutcome> outcome = run.PlayTraining(plan, undisturbed);
+  const absl::Status leftovers = run.CheckLeftovers();
+  if (outcome.ok() && !leftovers.ok()) outcome = leftovers;
+  printf("%s: %s: %s (%.1f s)\n", title.c_str(), Describe(plan).c_str(),
+         outcome.ok() ? outcome->text.c_str()
+                      : absl::StrCat("FAILED: ", outcome.status().message(),
+                                     "; logs are in ", run.folder())
+                            .c_str(),
+         absl::ToDoubleSeconds(absl::Now() - start));
+  fflush(stdout);
+  if (outcome.ok() && !flags.keep) run.RemoveFolder();
+  return outcome;
+}
+
+int RunTrainings(const Flags& flags) {
+  const absl::StatusOr<TrainOutcome> undisturbed =
+      TrainOnce(flags, "first", TrainPlan(), nullptr);
+  if (!undisturbed.ok()) {
+    printf("FAILED: %s\n", std::string(undisturbed.status().message()).c_str());
+    return 1;
+  }
+  std::vector<uint64_t> failed;
+  int done = 0;
+  for (; done < flags.runs && interrupted == 0; ++done) {
+    const uint64_t seed = flags.seed + static_cast<uint64_t>(done);
+    if (!TrainOnce(flags, absl::StrCat("seed ", seed), MakeTrainPlan(seed),
+                   &undisturbed->losses)
+             .ok()) {
+      failed.push_back(seed);
+    }
+  }
+  if (done < flags.runs) printf("interrupted\n");
+  if (failed.empty() && done == flags.runs) {
+    printf("all held: %d of %d runs\n", done, done);
+    return 0;
+  }
+  printf("FAILED: %zu of %d runs; seeds: %s (repeat: --seed N --runs 1)\n",
+         failed.size(), done, absl::StrJoin(failed, " ").c_str());
+  return 1;
+}
+
 int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (absl::string_view(argv[i]) == "--help") {
@@ -297,26 +421,7 @@ int Main(int argc, char** argv) {
   for (const int signal : {SIGINT, SIGTERM}) {
     ::signal(signal, [](int) { interrupted = 1; });
   }
-  Run run(*flags);
-  absl::Status status = run.Prepare();
-  if (status.ok()) {
-    status = run.Play();
-    const absl::Status leftovers = run.CheckLeftovers();
-    if (status.ok()) status = leftovers;
-  }
-  if (status.ok()) {
-    printf("all held (seed %llu)\n",
-           static_cast<unsigned long long>(flags->seed));
-    if (!flags->keep) {
-      std::error_code ignored;
-      std::filesystem::remove_all(run.folder(), ignored);
-    }
-    return 0;
-  }
-  printf("FAILED with seed %llu; logs are in %s\n  %s\n",
-         static_cast<unsigned long long>(flags->seed), run.folder().c_str(),
-         std::string(status.message()).c_str());
-  return 1;
+  return flags->train ? RunTrainings(*flags) : RunActors(*flags);
 }
 
 }  // namespace
