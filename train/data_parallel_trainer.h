@@ -72,7 +72,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
               [this](const auto& call) { return this->AwaitServer(call); }) {}
 
   void Shutdown() override {
-    sync_.Stop();
+    (void)sync_.Stop();  // Whoever leaves the cluster ends it, too.
     BaseTrainer<Worker>::Shutdown();
   }
 
@@ -229,7 +229,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
   absl::Status BeforeWorkers(NamedActors* actors) final {
-    sync_.Stop();         // An earlier one.
+    // An earlier one.
+    MR_RETURN_IF_ERROR(this->UntilHeadAnswers([this] { return sync_.Stop(); }));
     epoch_sync_.reset();  // Of a Train that failed.
     MR_RETURN_IF_ERROR(sync_.Start(this->cluster(),
                                    this->HelperOptions("parameter-server"),

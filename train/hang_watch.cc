@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 
 namespace miniray::train {
 namespace {
@@ -30,11 +29,11 @@ absl::Duration HangWatch::turn() const {
 }
 
 void HangWatch::Restart() {
-  const absl::Time now = absl::Now();
+  const Clock::time_point now = Clock::now();
   for (Watched& watched : watched_) watched = {.last = now};
 }
 
-void HangWatch::Ask(const AnyActorHandle& worker, absl::Time now,
+void HangWatch::Ask(const AnyActorHandle& worker, Clock::time_point now,
                     Watched* watched) {
   if (watched->question.ready()) {
     const absl::StatusOr<Progress> answer = watched->question.Get();
@@ -53,11 +52,11 @@ void HangWatch::Ask(const AnyActorHandle& worker, absl::Time now,
 
 std::optional<size_t> HangWatch::Look(
     const std::vector<AnyActorHandle>& workers, const std::vector<bool>& done) {
-  const absl::Time now = absl::Now();
+  const Clock::time_point now = Clock::now();
   for (size_t i = 0; i < watched_.size(); ++i) {
     if (done[i]) continue;
     if (asks_) Ask(workers[i], now, &watched_[i]);
-    if (now - watched_[i].last >= timeout_) return i;
+    if (absl::FromChrono(now - watched_[i].last) >= timeout_) return i;
   }
   return std::nullopt;
 }

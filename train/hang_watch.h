@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TRAIN_HANG_WATCH_H_
 #define MINIRAY_TRAIN_HANG_WATCH_H_
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -33,14 +34,18 @@ class HangWatch {
   void Restart();
 
  private:
+  // A clock that somebody sets makes nobody hang.
+  using Clock = std::chrono::steady_clock;
+
   struct Watched {
-    absl::Time last;  // When it made progress.
+    Clock::time_point last;  // When it made progress.
     std::optional<Progress> seen;
     ObjectRef<Progress> question;  // Empty if none is open.
   };
 
   // Takes an answer, and asks again.
-  void Ask(const AnyActorHandle& worker, absl::Time now, Watched* watched);
+  void Ask(const AnyActorHandle& worker, Clock::time_point now,
+           Watched* watched);
 
   const absl::Duration timeout_;
   const bool asks_;

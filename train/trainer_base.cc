@@ -122,7 +122,8 @@ absl::Status TrainerBase::Run() {
   return RunAndRecover();
 }
 
-absl::Status TrainerBase::Begin(std::optional<Checkpoint> checkpoint) {
+absl::Status TrainerBase::Begin(std::optional<Checkpoint> checkpoint,
+                                bool anew) {
   MR_RETURN_IF_ERROR(StartActors());
   MR_RETURN_IF_ERROR(AfterWorkers());
   const bool is_first = !train_start_.has_value();
@@ -133,8 +134,9 @@ absl::Status TrainerBase::Begin(std::optional<Checkpoint> checkpoint) {
       callback->OnTrainStart(context_);
     }
   }
-  return checkpoint.has_value() ? Restore(*std::move(checkpoint))
-                                : absl::OkStatus();
+  if (checkpoint.has_value()) MR_RETURN_IF_ERROR(LoadInto(*checkpoint));
+  return checkpoint.has_value() || anew ? GoOnFrom(std::move(checkpoint), anew)
+                                        : absl::OkStatus();
 }
 
 int TrainerBase::EpochsToTrain(int epochs) {
@@ -165,7 +167,7 @@ absl::Status TrainerBase::RunEpochs() {
     // signal does not: what goes on from it has not been interrupted.
     stopped = StoppedBySignal();
     if (stopped || (!last && CheckpointIsDue(epoch + 1, last))) {
-      MR_RETURN_IF_ERROR(TakeCheckpoint());
+      MR_RETURN_IF_ERROR(Annotate(TakeCheckpoint(), EpochName(epoch)));
     }
   }
   // Of one after a signal the training is not the end.
@@ -176,8 +178,9 @@ absl::Status TrainerBase::RunEpochs() {
   MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
                               EpochName(last.epoch)));
   last.timing.sync += std::exchange(timing_.sync, 0);
-  return CheckpointIsDue(num_epochs(), /*last=*/ends) ? TakeCheckpoint()
-                                                      : absl::OkStatus();
+  return CheckpointIsDue(num_epochs(), /*last=*/ends)
+             ? Annotate(TakeCheckpoint(), EpochName(last.epoch))
+             : absl::OkStatus();
 }
 
 bool TrainerBase::StoppedBySignal() const {
@@ -239,19 +242,34 @@ absl::Status TrainerBase::StartActors() {
   return started;
 }
 
-void TrainerBase::KillWorkers() {
-  for (const AnyActorHandle& worker : workers_) {
-    const absl::Status status = worker.Kill();
-    if (absl::IsUnavailable(status)) {
-      LOG(WARNING) << "the workers could not be stopped: " << status.message();
-      break;  // Nor can the others: the head does not answer.
-    }
+absl::Status TrainerBase::KillWorker(size_t worker) const {
+  const absl::Status killed =
+      UntilHeadAnswers([&] { return workers_[worker].Kill(); });
+  if (absl::IsUnavailable(killed) || absl::IsDeadlineExceeded(killed) ||
+      absl::IsCancelled(killed)) {
+    return Annotate(
+        killed,
+        absl::StrCat("ending ", ps::WorkerName(worker, workers_[worker])));
   }
-  workers_.clear();
+  if (!killed.ok()) VLOG(1) << "killing worker " << worker << ": " << killed;
+  return absl::OkStatus();
+}
+
+absl::Status TrainerBase::KillWorkers() {
+  while (!workers_.empty()) {
+    MR_RETURN_IF_ERROR(KillWorker(workers_.size() - 1));
+    workers_.pop_back();
+  }
+  return absl::OkStatus();
 }
 
 void TrainerBase::Shutdown() {
-  KillWorkers();
+  recovering_ = false;  // An exception may have ended it.
+  const absl::Status killed = KillWorkers();
+  LOG_IF(WARNING, !killed.ok())
+      << "workers may live until this program leaves the cluster: "
+      << killed.message();
+  workers_.clear();
   if (!options_.cluster.has_value() && cluster_.has_value()) {
     cluster_->Shutdown();
     cluster_.reset();

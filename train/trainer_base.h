@@ -78,7 +78,8 @@ class TrainerBase {
   virtual absl::StatusOr<EpochResult> TrainEpoch(int epoch) = 0;
 
   virtual void OnTrainStart() {}
-  // After OnTrainStart, where training goes on from a checkpoint.
+  // After OnTrainStart, where training goes on from a checkpoint; or begins
+  // anew after a failure, without one: then the history is empty.
   virtual void OnResume(const std::vector<EpochResult>& history) {}
   virtual void OnEpochStart(int epoch) {}
   // A worker has failed, and is not made anew yet; or, with failure.fatal,
@@ -142,6 +143,11 @@ class TrainerBase {
   // or it is not to be done: then `error` stands, in which the lost are named.
   absl::StatusOr<bool> HealLost(absl::Status* error);
 
+  // Makes a call to the head until it answers, at most for start_timeout; only
+  // once where no workers are made anew. Errors: of the call; CANCELLED, a
+  // signal asks for the end.
+  absl::Status UntilHeadAnswers(absl::FunctionRef<absl::Status()> call) const;
+
   // Whether all workers have been made anew since Train began.
   bool made_anew() const { return num_regroups_ > 0; }
 
@@ -188,7 +194,8 @@ class TrainerBase {
 
   absl::Status Run();
   // Makes the workers, and gives them the state that is gone on with.
-  absl::Status Begin(std::optional<Checkpoint> checkpoint);
+  // anew: they take the place of others.
+  absl::Status Begin(std::optional<Checkpoint> checkpoint, bool anew);
   absl::Status RunEpochs();
   // How many are trained in all: fewer than asked for once a stop is. `epochs`:
   // if it is asked for now.
@@ -198,7 +205,10 @@ class TrainerBase {
   absl::Status StartActors();
   // Checks what MakeWorker returns, too.
   absl::StatusOr<AnyActorHandle> CreateCheckedWorker(int worker_id);
-  void KillWorkers();
+  // Those that could be killed are gone from workers_ then; it stops at the
+  // first that could not. Errors: of the head, which does not answer.
+  absl::Status KillWorkers();
+  absl::Status KillWorker(size_t worker) const;
   absl::StatusOr<EpochResult> RunEpoch(int epoch);
   std::string EpochName(int epoch) const;
 
@@ -228,8 +238,15 @@ class TrainerBase {
   absl::Status Replace(size_t worker);
   // Notes a failure and tells the hooks; false: Train ends with it.
   bool BearFailure(int worker_id, const absl::Status& error);
-  // Workers that are dead or, if asked to be found, do not answer.
+  // Workers that are dead or, if asked to be found, do not answer; with the
+  // reason. Nobody is lost as long as the head does not answer.
   std::vector<std::pair<size_t, absl::Status>> FindLost(bool hung) const;
+  // By worker; if the head knows. A worker that will be started again is not.
+  std::vector<bool> DeadWorkers() const;
+  bool IsDead(size_t worker) const {
+    return !workers_[worker].WaitReady(absl::ZeroDuration()).ok() &&
+           DeadWorkers()[worker];
+  }
   // The first failure, and what came of it: `last`.
   absl::Status FirstError(const absl::Status& last) const;
   // Between failures with no epoch in between: longer and longer.
@@ -254,8 +271,10 @@ class TrainerBase {
   // Where the last epoch has no checkpoint.score_metric.
   void WarnOfMissingScore();
   absl::StatusOr<Checkpoint> Snapshot();
-  // Makes it the state of workers, parameter server and history.
-  absl::Status Restore(Checkpoint checkpoint);
+  // Makes it the state of workers and parameter server.
+  absl::Status LoadInto(const Checkpoint& checkpoint);
+  // Makes it the history: what is gone on with, now that all is there.
+  absl::Status GoOnFrom(std::optional<Checkpoint> checkpoint, bool anew);
   void NoteCheckpoint(const std::optional<CheckpointStore::Outcome>& outcome);
 
   const TrainerOptions options_;

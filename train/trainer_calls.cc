@@ -1,6 +1,7 @@
 // The part of TrainerBase that calls workers and waits for them.
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,7 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "glog/logging.h"
 #include "ps/await_calls.h"
 #include "runtime/base/status_macros.h"
 #include "train/trainer_base.h"
@@ -28,8 +31,13 @@ double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
 }
 
-bool Lives(const AnyActorHandle& worker) {
-  return worker.WaitReady(absl::ZeroDuration()).ok();
+void LogWaiting(const std::vector<AnyActorHandle>& workers,
+                const std::vector<bool>& done, absl::string_view method) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < done.size(); ++i) {
+    if (!done[i]) names.push_back(ps::WorkerName(i, workers[i]));
+  }
+  LOG(INFO) << method << ": still waiting for " << absl::StrJoin(names, ", ");
 }
 
 }  // namespace
@@ -77,6 +85,8 @@ absl::Status TrainerBase::AwaitWorkers(std::vector<Call> calls,
   }
   HangWatch watch(options_.failure.hang_timeout, WorkersHaveProgress(),
                   calls.size());
+  // Those that may have failed only because of one that has been healed.
+  std::vector<bool> excused(calls.size(), false);
   while (true) {
     size_t failed = 0;
     const absl::Status error =
@@ -86,10 +96,20 @@ absl::Status TrainerBase::AwaitWorkers(std::vector<Call> calls,
         });
     if (error.ok()) break;
     MR_RETURN_IF_ERROR(CheckNotStopped());
-    failed_worker_ = static_cast<int>(failed);
-    failed_call_ = error;
-    if (!heals_ || again == nullptr) return error;
-    MR_RETURN_IF_ERROR(Heal(failed, error));
+    const bool can_call_again = heals_ && again != nullptr;
+    if (can_call_again && excused[failed] && absl::IsUnavailable(error) &&
+        !IsDead(failed)) {
+      LOG(INFO) << "called again, since it had lost a worker that has been "
+                   "made anew: "
+                << error.message();
+    } else {
+      failed_worker_ = static_cast<int>(failed);
+      failed_call_ = error;
+      if (!can_call_again) return error;
+      MR_RETURN_IF_ERROR(Heal(failed, error));
+      excused.assign(calls.size(), true);
+    }
+    excused[failed] = false;
     calls[failed] = again(static_cast<int>(failed));
     watch.Restart();
   }
@@ -107,6 +127,7 @@ absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
                                             absl::FunctionRef<void()> on_done) {
   const absl::Duration turn =
       recovering_ ? std::min(watch->turn(), kSignalTurn) : watch->turn();
+  absl::Time remind_at = absl::Now() + kReminderPeriod;
   while (true) {
     absl::Status error = ps::AwaitCalls(
         calls, workers_, method, kReminderPeriod,
@@ -130,6 +151,10 @@ absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
       return absl::OkStatus();
     }
     MR_RETURN_IF_ERROR(CheckNotStopped());
+    if (absl::Now() >= remind_at) {
+      remind_at = absl::Now() + kReminderPeriod;
+      LogWaiting(workers_, *done, method);
+    }
     const std::optional<size_t> hung = watch->Look(workers_, *done);
     if (!hung.has_value()) continue;
     *failed = *hung;
@@ -149,14 +174,13 @@ absl::Status TrainerBase::FindCause(const std::vector<Call>& calls,
   // A worker that lives and has lost its connection to somebody: to another
   // worker, most likely, whose end is the cause.
   const size_t first = *failed;
-  if (!absl::IsUnavailable(error) || !Lives(workers_[first])) return error;
+  if (!absl::IsUnavailable(error) || IsDead(first)) return error;
   const absl::Status cause = ps::AwaitCalls(
       calls, workers_, method, kReminderPeriod,
       [&](size_t i) -> absl::Status {
         if (done[i] || i == first) return absl::OkStatus();
         absl::Status status = calls[i]->Wait(absl::ZeroDuration()).status();
-        if (status.ok() ||
-            (absl::IsUnavailable(status) && Lives(workers_[i]))) {
+        if (status.ok() || (absl::IsUnavailable(status) && !IsDead(i))) {
           return absl::OkStatus();
         }
         *failed = i;
@@ -171,10 +195,11 @@ absl::Status TrainerBase::AwaitServer(const Call& call) const {
   const absl::Duration limit =
       options_.failure.hang_timeout +
       2 * absl::Seconds(options_.server_options.sync_timeout_seconds);
-  const absl::Time deadline = absl::Now() + limit;
+  const auto start = std::chrono::steady_clock::now();
   while (!call->done()) {
     MR_RETURN_IF_ERROR(CheckNotStopped());
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left =
+        limit - absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(
           absl::StrCat("the parameter server has not answered for ",

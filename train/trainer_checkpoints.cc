@@ -204,7 +204,7 @@ absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {
   return checkpoint;
 }
 
-absl::Status TrainerBase::Restore(Checkpoint checkpoint) {
+absl::Status TrainerBase::LoadInto(const Checkpoint& checkpoint) {
   MR_RETURN_IF_ERROR(
       Annotate(LoadServer(checkpoint.server), "the parameter server"));
   std::vector<Call> calls;
@@ -214,12 +214,29 @@ absl::Status TrainerBase::Restore(Checkpoint checkpoint) {
             .CallByName<void>("LoadCheckpoint", checkpoint.workers[i])
             .state());
   }
-  MR_RETURN_IF_ERROR(AwaitWorkers(std::move(calls), "LoadCheckpoint"));
-  needs_sync_ = checkpoint.needs_sync;
-  checkpointed_epochs_ = checkpoint.epochs();
-  result_.history = std::move(checkpoint.history);
-  LOG(INFO) << "goes on after " << result_.history.size() << " epochs of "
-            << result_.path;
+  return AwaitWorkers(std::move(calls), "LoadCheckpoint");
+}
+
+absl::Status TrainerBase::GoOnFrom(std::optional<Checkpoint> checkpoint,
+                                   bool anew) {
+  const int epochs = checkpoint.has_value() ? checkpoint->epochs() : 0;
+  if (anew && store_ != nullptr) {
+    std::vector<std::string> warnings;
+    MR_RETURN_IF_ERROR(store_->BeginAt(epochs, &warnings));
+    for (const std::string& warning : warnings) context_.Warn(warning);
+    result_.checkpoint = store_->last();
+    result_.best_checkpoint = store_->best();
+  }
+  if (checkpoint.has_value()) needs_sync_ = checkpoint->needs_sync;
+  checkpointed_epochs_ = epochs;
+  result_.history = checkpoint.has_value() ? std::move(checkpoint->history)
+                                           : std::vector<EpochResult>();
+  current_epoch_ = epochs;
+  if (anew && run_folder_ != nullptr) {
+    run_folder_->SetHistory(context_, result_.history);
+  }
+  LOG(INFO) << "goes on after " << epochs << " epochs"
+            << (result_.path.empty() ? "" : absl::StrCat(" of ", result_.path));
   OnResume(result_.history);
   for (const auto& callback : callbacks_) {
     callback->OnResume(context_, result_.history);

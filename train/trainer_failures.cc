@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
+#include "proto/head.pb.h"
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
@@ -25,6 +26,9 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(500);
 constexpr absl::Duration kLongestPause = absl::Seconds(30);
 constexpr absl::Duration kSignalTurn = absl::Milliseconds(100);
 
+// So much later the head may hear of a worker's death than who called it.
+constexpr absl::Duration kDeathNotice = absl::Seconds(2);
+
 // How long a worker that lives may take to answer a call that does nothing.
 constexpr absl::Duration kPingTimeout = absl::Seconds(5);
 
@@ -38,7 +42,8 @@ constexpr size_t kMaxLaterErrors = 3;
 
 absl::Status TrainerBase::RunAndRecover() {
   const FailureConfig& config = options_.failure;
-  absl::Status status = Begin(std::exchange(resumed_, std::nullopt));
+  absl::Status status =
+      Begin(std::exchange(resumed_, std::nullopt), /*anew=*/false);
   while (true) {
     if (status.ok()) {
       heals_ =
@@ -54,6 +59,7 @@ absl::Status TrainerBase::RunAndRecover() {
     }
     const bool cancelled = absl::IsCancelled(status) && StoppedBySignal();
     if (gives_up_ || cancelled || !BearFailure(worker_id, status)) break;
+    EpochsToTrain(current_epoch_ + 1);  // Or has been, by a hook.
     recovering_ = true;
     Pause();
     LOG(WARNING) << "all workers are made anew";
@@ -64,7 +70,7 @@ absl::Status TrainerBase::RunAndRecover() {
 }
 
 absl::Status TrainerBase::Regroup() {
-  KillWorkers();
+  MR_RETURN_IF_ERROR(KillWorkers());
   ++num_regroups_;
   run_id_ = NewId("train");
   needs_sync_ = false;
@@ -75,19 +81,9 @@ absl::Status TrainerBase::Regroup() {
     NoteCheckpoint(store_->Wait());
     std::vector<std::string> warnings;
     MR_ASSIGN_OR_RETURN(checkpoint, LastCheckpoint(&warnings));
-    MR_RETURN_IF_ERROR(store_->BeginAt(
-        checkpoint.has_value() ? checkpoint->epochs() : 0, &warnings));
     for (const std::string& warning : warnings) context_.Warn(warning);
-    result_.checkpoint = store_->last();
-    result_.best_checkpoint = store_->best();
   }
-  result_.history =
-      checkpoint.has_value() ? checkpoint->history : std::vector<EpochResult>();
-  current_epoch_ = static_cast<int>(result_.history.size());
-  if (run_folder_ != nullptr) {
-    run_folder_->SetHistory(context_, result_.history);
-  }
-  return Begin(std::move(checkpoint));
+  return Begin(std::move(checkpoint), /*anew=*/true);
 }
 
 absl::Status TrainerBase::Heal(size_t worker, const absl::Status& error) {
@@ -108,8 +104,7 @@ absl::Status TrainerBase::Heal(size_t worker, const absl::Status& error) {
 
 absl::Status TrainerBase::Replace(size_t worker) {
   MR_RETURN_IF_ERROR(CheckNotStopped());
-  const absl::Status killed = workers_[worker].Kill();
-  if (!killed.ok()) VLOG(1) << "killing worker " << worker << ": " << killed;
+  MR_RETURN_IF_ERROR(KillWorker(worker));
   run_id_ = NewId("train");  // The lost one may still have its name.
   const int id = static_cast<int>(worker);
   MR_ASSIGN_OR_RETURN(workers_[worker], CreateCheckedWorker(id));
@@ -120,7 +115,14 @@ absl::Status TrainerBase::Replace(size_t worker) {
 }
 
 absl::StatusOr<bool> TrainerBase::HealLost(absl::Status* error) {
-  const auto lost = FindLost(absl::IsDeadlineExceeded(*error));
+  // The head may hear of a death later than those that it cut off.
+  const absl::Time deadline = absl::Now() + kDeathNotice;
+  auto lost = FindLost(absl::IsDeadlineExceeded(*error));
+  while (lost.empty() && absl::IsUnavailable(*error) &&
+         absl::Now() < deadline) {
+    absl::SleepFor(kSignalTurn);
+    lost = FindLost(/*hung=*/false);
+  }
   if (lost.empty()) return false;
   // A hung one is known to nobody else.
   if (absl::IsDeadlineExceeded(*error)) {
@@ -129,6 +131,12 @@ absl::StatusOr<bool> TrainerBase::HealLost(absl::Status* error) {
   failed_worker_ = static_cast<int>(lost.front().first);
   failed_call_ = *error;
   if (!heals_) return false;
+  // All of them before the first is made anew: the server may wait for another.
+  recovering_ = true;
+  absl::Status killed;
+  for (const auto& [worker, status] : lost) killed.Update(KillWorker(worker));
+  recovering_ = false;
+  MR_RETURN_IF_ERROR(killed);
   for (const auto& [worker, status] : lost) {
     MR_RETURN_IF_ERROR(Heal(worker, Annotate(status, "synchronisation")));
   }
@@ -147,10 +155,12 @@ std::vector<std::pair<size_t, absl::Status>> TrainerBase::FindLost(
         pings, pings.size(),
         std::min(kPingTimeout, options_.failure.hang_timeout));
   }
+  const std::vector<bool> dead = DeadWorkers();
   for (size_t i = 0; i < workers_.size(); ++i) {
-    const absl::Status status = workers_[i].WaitReady(absl::ZeroDuration());
-    if (absl::IsUnavailable(status)) {
-      lost.emplace_back(i, Annotate(status, absl::StrCat("worker ", i)));
+    if (dead[i]) {
+      const absl::Status status = workers_[i].WaitReady(absl::ZeroDuration());
+      lost.emplace_back(i, absl::UnavailableError(absl::StrCat(
+                               "worker ", i, ": ", status.message())));
     } else if (hung && !pings[i]->done()) {
       lost.emplace_back(i, absl::DeadlineExceededError(absl::StrCat(
                                ps::WorkerName(i, workers_[i]),
@@ -158,6 +168,37 @@ std::vector<std::pair<size_t, absl::Status>> TrainerBase::FindLost(
     }
   }
   return lost;
+}
+
+std::vector<bool> TrainerBase::DeadWorkers() const {
+  std::vector<bool> dead(workers_.size(), false);
+  const absl::StatusOr<v1::GetClusterStateResponse> state =
+      cluster_->GetState();
+  if (!state.ok()) {
+    LOG(WARNING) << "which workers live is not known: "
+                 << state.status().message();
+    return dead;
+  }
+  for (const v1::ActorInfo& actor : state->actors()) {
+    if (actor.state() != v1::ACTOR_STATE_DEAD) continue;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (workers_[i].actor_id() == actor.actor_id()) dead[i] = true;
+    }
+  }
+  return dead;
+}
+
+absl::Status TrainerBase::UntilHeadAnswers(
+    absl::FunctionRef<absl::Status()> call) const {
+  const absl::Time deadline = absl::Now() + options_.start_timeout;
+  while (true) {
+    MR_RETURN_IF_ERROR(CheckNotStopped());
+    const absl::Status status = call();
+    const bool silent =
+        absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!silent || !recovering_ || absl::Now() >= deadline) return status;
+    absl::SleepFor(kSignalTurn);
+  }
 }
 
 bool TrainerBase::BearFailure(int worker_id, const absl::Status& error) {

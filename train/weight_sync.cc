@@ -19,7 +19,7 @@ WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
       num_workers_(num_workers),
       wait_(std::move(wait)) {}
 
-WeightSync::~WeightSync() { Stop(); }
+WeightSync::~WeightSync() { (void)Stop(); }
 
 absl::Status WeightSync::Check() const {
   MR_RETURN_IF_ERROR(Annotate(ps::Validate(server_options_), "server_options"));
@@ -96,13 +96,20 @@ CallOptions WeightSync::Retries() const {
   return options;
 }
 
-void WeightSync::Stop() {
-  if (server_.empty()) return;
-  const absl::Status status = server_options_.num_shards > 1
-                                  ? ps::StopParameterServer(server_)
-                                  : server_.Kill();
-  if (!status.ok()) VLOG(1) << "killing the parameter server: " << status;
+absl::Status WeightSync::Stop() {
+  if (server_.empty()) return absl::OkStatus();
+  if (server_options_.num_shards > 1) {
+    // A dead one cannot name its shards, which end with it.
+    const absl::Status shards = ps::StopParameterServer(server_);
+    if (!shards.ok()) VLOG(1) << "ending the shards: " << shards;
+  }
+  const absl::Status killed = server_.Kill();
+  if (absl::IsUnavailable(killed) || absl::IsDeadlineExceeded(killed)) {
+    return Annotate(killed, "ending the parameter server");
+  }
+  if (!killed.ok()) VLOG(1) << "ending the parameter server: " << killed;
   server_ = {};
+  return absl::OkStatus();
 }
 
 absl::Status WeightSync::SetWorkerWeight(int worker_id, double weight) {
@@ -122,9 +129,9 @@ absl::Status WeightSync::SetWorkerWeight(int worker_id, double weight) {
   }
   weights_[worker_id] = weight;
   if (server_.empty()) return absl::OkStatus();
-  return server_.With(Retries())
-      .Call<&ps::ParameterServer::SetWorkerWeight>(worker_id, weight)
-      .Get();
+  return Await(
+      server_.With(Retries()).Call<&ps::ParameterServer::SetWorkerWeight>(
+          worker_id, weight));
 }
 
 absl::StatusOr<ps::SyncResult> WeightSync::Sync(
@@ -136,24 +143,19 @@ absl::StatusOr<ps::SyncResult> WeightSync::Sync(
 absl::StatusOr<ps::SyncResult> WeightSync::SyncAgain(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckStarted());
-  if (server_options_.state_dir.empty()) {
-    return Await(server_.Call<&ps::ParameterServer::SyncFromWorkers>(workers));
-  }
-  return Await(server_.With({.max_retries = -1})
-                   .Call<&ps::ParameterServer::SyncOnce>(
-                       workers, absl::StrCat(run_id_, "/", num_syncs_)));
+  return Await(server_.With(Retries()).Call<&ps::ParameterServer::SyncOnce>(
+      workers, absl::StrCat(run_id_, "/", num_syncs_)));
 }
 
 absl::StatusOr<ps::SyncStats> WeightSync::Stats() const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.With(Retries()).Call<&ps::ParameterServer::GetStats>().Get();
+  return Await(server_.With(Retries()).Call<&ps::ParameterServer::GetStats>());
 }
 
 absl::StatusOr<NamedTensors> WeightSync::PullWeights() const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return server_.With(Retries())
-      .Call<&ps::ParameterServer::PullWeights>()
-      .Get();
+  return Await(
+      server_.With(Retries()).Call<&ps::ParameterServer::PullWeights>());
 }
 
 absl::StatusOr<std::string> WeightSync::ExportState() const {

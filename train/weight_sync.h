@@ -57,15 +57,17 @@ class WeightSync {
   // synchronisation; nothing, if there was none and no common start.
   absl::Status SendTo(const AnyActorHandle& worker) const;
 
-  // Kills the parameter server. Idempotent.
-  void Stop();
+  // Kills the parameter server. Idempotent. Errors: UNAVAILABLE or
+  // DEADLINE_EXCEEDED, the head does not answer: it may still live, and Stop
+  // may be called again.
+  absl::Status Stop();
 
   // See DataParallelTrainer.
   absl::Status SetWorkerWeight(int worker_id, double weight);
   absl::StatusOr<ps::SyncResult> Sync(
       const std::vector<AnyActorHandle>& workers);
-  // The synchronisation that has failed once more: pushed again where the
-  // server had done it, and knows that (state_dir).
+  // The synchronisation that has failed once more: only pushed again where the
+  // server had aggregated it already.
   absl::StatusOr<ps::SyncResult> SyncAgain(
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<ps::SyncStats> Stats() const;

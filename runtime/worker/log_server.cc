@@ -53,6 +53,7 @@ void LogServer::End(uint64_t request_id) {
 
 void LogServer::EndAll() {
   absl::MutexLock lock(&mu_);
+  ++streams_;
   requests_.clear();
   windows_.clear();
 }
@@ -75,13 +76,14 @@ void LogServer::Loop() {
       for (v1::ReadNodeLog& request : std::exchange(requests_, {})) {
         Reading& reading = readings[request.request_id()];
         reading = Reading();
+        reading.stream = streams_;
         reading.skip = std::max<int64_t>(request.skip_bytes(), 0);
         reading.request = std::move(request);
       }
       // Those that ended meanwhile.
       std::erase_if(readings, [this](const auto& item) {
         mu_.AssertHeld();
-        return !windows_.contains(item.first);
+        return HasLeft(item.second);
       });
       windows = windows_;
     }
@@ -90,8 +92,11 @@ void LogServer::Loop() {
       int64_t window = before;
       const bool goes_on = Serve(&it->second, &window);
       absl::MutexLock lock(&mu_);
-      const auto known = windows_.find(it->first);
-      if (known != windows_.end()) known->second -= before - window;
+      if (HasLeft(it->second)) {
+        it = readings.erase(it);
+        continue;
+      }
+      windows_[it->first] -= before - window;
       if (goes_on) {
         // There is more, for a reader that has granted more.
         if (!it->second.idle && window > 0) news_ = true;
@@ -172,7 +177,7 @@ bool LogServer::Serve(Reading* reading, int64_t* window) {
     chunk.set_data(reading->unsent);
     chunk.set_incarnation(reading->next - 1);
     chunk.set_lost_bytes(reading->lost);
-    if (!callbacks_.send(std::move(chunk))) {
+    if (!Send(*reading, std::move(chunk))) {
       reading->idle = true;  // Again in a moment.
       return true;
     }
@@ -229,7 +234,7 @@ bool LogServer::TellLost(Reading* reading, bool complete) {
   chunk.set_request_id(reading->request.request_id());
   chunk.set_incarnation(reading->next - 1);
   chunk.set_error(ToUtf8(lost.ToString()));
-  if (!callbacks_.send(std::move(chunk))) return false;
+  if (!Send(*reading, std::move(chunk))) return false;
   reading->told_lost_bytes = lost.unsaid_bytes;
   return true;
 }
@@ -247,8 +252,18 @@ bool LogServer::Finish(const Reading& reading, const absl::Status& status) {
   chunk.set_last(true);
   chunk.set_incarnation(reading.next - 1);
   if (!status.ok()) chunk.set_error(ToUtf8(status.message()));
-  (void)callbacks_.send(std::move(chunk));
+  (void)Send(reading, std::move(chunk));
   return false;
+}
+
+bool LogServer::Send(const Reading& reading, v1::LogChunk chunk) {
+  absl::MutexLock lock(&mu_);
+  return HasLeft(reading) || callbacks_.send(std::move(chunk));
+}
+
+bool LogServer::HasLeft(const Reading& reading) const {
+  return reading.stream != streams_ ||
+         !windows_.contains(reading.request.request_id());
 }
 
 }  // namespace miniray

@@ -40,7 +40,8 @@ class LogServer {
     // asked.
     std::function<absl::StatusOr<Log>(const v1::ReadNodeLog&)> find;
     // Sends to the head; false, and nothing sent, where there is no room. A
-    // chunk that is the last must find room.
+    // chunk that is the last must find room. Must not block, nor call this
+    // object.
     std::function<bool(v1::LogChunk)> send;
   };
 
@@ -49,13 +50,16 @@ class LogServer {
 
   void Read(const v1::ReadNodeLog& request);
   void Grant(const v1::GrantNodeLog& grant);
+  // Once these two have returned, nothing is sent to those readers any more.
   void End(uint64_t request_id);
-  // The stream to the head broke: nobody reads any more.
+  // The stream to the head broke: nobody reads any more, and the next may use
+  // the same numbers.
   void EndAll();
 
  private:
   struct Reading {
     v1::ReadNodeLog request;
+    int64_t stream = 0;  // Of streams_, on which it was asked for.
     Log log;
     int next = 0;  // The incarnation to open next, or a later one.
     std::optional<LogReader> reader;  // Of the one before.
@@ -81,12 +85,16 @@ class LogServer {
   // Looks for logs of further processes.
   void LookAgain(Reading* reading);
   bool Finish(const Reading& reading, const absl::Status& status);
+  // As of the callback. True, and nothing sent, if the reader has left.
+  bool Send(const Reading& reading, v1::LogChunk chunk);
+  bool HasLeft(const Reading& reading) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Callbacks callbacks_;
 
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  bool news_ ABSL_GUARDED_BY(mu_) = false;  // Something to look at at once.
+  bool news_ ABSL_GUARDED_BY(mu_) = false;    // Something to look at at once.
+  int64_t streams_ ABSL_GUARDED_BY(mu_) = 0;  // That broke so far.
   std::deque<v1::ReadNodeLog> requests_ ABSL_GUARDED_BY(mu_);
   // Bytes that may be sent, of every reading that goes on.
   std::map<uint64_t, int64_t> windows_ ABSL_GUARDED_BY(mu_);

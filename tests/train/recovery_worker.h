@@ -57,6 +57,7 @@ class RecoveryWorker {
     return NamedTensors{{"x", ps::Floats({x_})}};
   }
   absl::Status SetWeights(const NamedTensors& weights) {
+    MR_RETURN_IF_ERROR(MaybeFail("SetWeights"));
     x_ = weights.at(0).second.item<float>();
     return absl::OkStatus();
   }
@@ -65,9 +66,15 @@ class RecoveryWorker {
 
  private:
   // The file has "WORKER METHOD HOW"; it is removed by whom it means, unless
-  // HOW is "always".
+  // HOW is "always". One with the worker's number behind its name is for that
+  // worker alone.
   absl::Status MaybeFail(const std::string& method) const {
-    const absl::StatusOr<std::string> text = ReadFile(fault_file_);
+    MR_RETURN_IF_ERROR(MaybeFail(method, fault_file_));
+    return MaybeFail(method, absl::StrCat(fault_file_, worker_id_));
+  }
+  absl::Status MaybeFail(const std::string& method,
+                         const std::string& file) const {
+    const absl::StatusOr<std::string> text = ReadFile(file);
     if (!text.ok()) return absl::OkStatus();
     const std::vector<std::string> words = absl::StrSplit(*text, ' ');
     if (words.at(0) != absl::StrCat(worker_id_) || words.at(1) != method) {
@@ -78,7 +85,7 @@ class RecoveryWorker {
     }
     const std::string& how = words.at(2);
     if (how == "follow") absl::SleepFor(absl::Milliseconds(500));
-    if (how != "always") std::remove(fault_file_.c_str());
+    if (how != "always") std::remove(file.c_str());
     if (how == "kill" || how == "follow") kill(getpid(), SIGKILL);
     if (how == "stop") kill(getpid(), SIGSTOP);
     while (how != "throw" && how != "always") pause();  // Or "hang".
@@ -126,11 +133,18 @@ class FailureObserver : public Callback {
  public:
   std::vector<WorkerFailure> failures;
   std::function<void(const WorkerFailure&)> at_failure;  // May be empty.
+  bool stops = false;                  // Asks for the end of training then.
+  std::vector<size_t> resumed_epochs;  // At each OnResume.
 
   void OnWorkerFailure(TrainContext& context,
                        const WorkerFailure& failure) override {
     failures.push_back(failure);
     if (at_failure) at_failure(failure);
+    if (stops) context.RequestStop();
+  }
+  void OnResume(TrainContext& context,
+                const std::vector<EpochResult>& history) override {
+    resumed_epochs.push_back(history.size());
   }
 };
 

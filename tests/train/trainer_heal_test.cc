@@ -148,6 +148,52 @@ TEST_F(TrainerHealTest, AWorkerLostInASynchronisationIsReplacedBeforeTheNext) {
   }
 }
 
+// Both are killed before one is made anew: the server waits for both.
+TEST_F(TrainerHealTest, TwoWorkersThatHangInASynchronisationAreBothReplaced) {
+  RecoveryTrainer trainer(Options({.max_failures = 2,
+                                   .policy = FailurePolicy::kHeal,
+                                   .hang_timeout = absl::Seconds(5)}));
+  const std::string file = temp_.path() + "/fault";
+  trainer.at_epoch_start = [&, first = true](int epoch) mutable {
+    if (epoch != 2 || !std::exchange(first, false)) return;
+    EXPECT_THAT(WriteFileAtomically(file + "0", "0 GetWeights stop"), IsOk());
+    EXPECT_THAT(WriteFileAtomically(file + "1", "1 GetWeights hang"), IsOk());
+  };
+  const auto result =
+      trainer.Train({.epochs = 4, .config = {{"fault_file", file}}});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->history, SizeIs(4));
+  EXPECT_THAT(trainer.created, ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(trainer.num_train_starts, 1);
+  EXPECT_THAT(result->failures, SizeIs(2));
+  // Epoch 2 is lost, in which both would have come to 5.25.
+  EXPECT_EQ(Final(trainer), kUndisturbed[2]);
+}
+
+// The server has aggregated before the worker is lost: it does not do so again.
+TEST_F(TrainerHealTest, ASynchronisationThatIsRepeatedCountsOnce) {
+  RecoveryTrainer trainer(
+      Options({.max_failures = 1, .policy = FailurePolicy::kHeal}));
+  const auto result = Train(&trainer, "1 SetWeights kill");
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->failures, SizeIs(1));
+  EXPECT_EQ(trainer.GetSyncStats()->version, 4);
+  EXPECT_EQ(Final(trainer), kUndisturbed[3]);
+}
+
+// Worker 0 fails first, because it loses its connection to worker 1; it is no
+// failure of its own.
+TEST_F(TrainerHealTest, WhoFailedBecauseOfTheLostOneIsCalledAgain) {
+  RecoveryTrainer trainer(
+      Options({.max_failures = 1, .policy = FailurePolicy::kHeal}));
+  const auto result = Train(&trainer, "1 TrainEpoch follow");
+  ASSERT_THAT(result, IsOk());
+  ASSERT_THAT(result->failures, SizeIs(1));
+  EXPECT_EQ(result->failures[0].worker_id, 1);
+  EXPECT_THAT(trainer.created, ElementsAre(0, 1, 1));
+  EXPECT_EQ(Final(trainer), kUndisturbed[3]);
+}
+
 // Epochs of 3 s, with progress every 0.3 s: nobody hangs.
 TEST_F(TrainerHealTest, WhoMakesProgressDoesNotHang) {
   RecoveryTrainer trainer(Options({.hang_timeout = absl::Seconds(2)}));

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -257,6 +258,62 @@ TEST_F(TrainerRecoveryTest, AStopAskedForBeforeAFailureKeepsItsEpoch) {
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->history, SizeIs(4));
   EXPECT_THAT(result->failures, SizeIs(1));
+}
+
+// Nor does one that is asked for because of it.
+TEST_F(TrainerRecoveryTest, AStopAskedForByAFailureKeepsItsEpoch) {
+  for (const int frequency : {2, 0}) {
+    auto observer = std::make_shared<FailureObserver>();
+    observer->stops = true;
+    TrainerOptions options =
+        Options({.max_failures = 1}, absl::StrCat("run", frequency), frequency);
+    options.callbacks = {observer};
+    CheckpointTrainer trainer(options);
+    bool first = true;
+    trainer.at_epoch_start = [&](int epoch) {
+      if (epoch != 3 || !std::exchange(first, false)) return;
+      EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+    };
+    const auto result = trainer.Train(
+        {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->history, SizeIs(4));
+    EXPECT_THAT(result->failures, SizeIs(1));
+    // Callbacks hear where it goes on, from the start as well.
+    EXPECT_THAT(observer->resumed_epochs,
+                ElementsAre(static_cast<size_t>(frequency)));
+  }
+}
+
+// What was trained since the checkpoint stands until training goes on from it.
+TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersNoEpochIsLost) {
+  TestCluster nodes({.node_cpus = {2}});
+  const Cluster cluster = nodes.Connect();
+  auto observer = std::make_shared<FailureObserver>();
+  std::optional<ActorHandle<RecoveryWorker>> blocker;
+  observer->at_failure = [&](const WorkerFailure&) {
+    if (blocker.has_value()) return;
+    blocker =
+        *cluster.CreateActor<RecoveryWorker>({.resources = {.cpu = 2}}, 7);
+  };
+  TrainerOptions options = Options({.max_failures = -1}, "run", 2);
+  options.cluster = cluster;
+  options.callbacks = {observer};
+  options.start_timeout = absl::Seconds(10);
+  CheckpointTrainer trainer(options);
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 3) return;
+    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+  };
+  const auto result = trainer.Train(
+      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(StartsWith("epoch 4/6: worker "), HasSubstr("loss went up"),
+                    HasSubstr("then: after 10s")));
+  EXPECT_THAT(trainer.last_result().history, SizeIs(3));
+  const std::string text =
+      *ReadFile(trainer.last_result().path + "/history.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
 }
 
 // A node with one of the workers; another one comes once it is lost.

@@ -361,6 +361,54 @@ TEST_F(LogServerTest, WhoLeavesGetsNothingMore) {
   EXPECT_EQ(Text(2), "one\ntwo\n");
 }
 
+// Readers leave while their log is looked for.
+TEST_F(LogServerTest, WhoLeavesWhileHisLogIsReadGetsNothing) {
+  Write("log", "text\n");
+  for (const bool all : {false, true}) {
+    absl::Mutex mu;
+    int looks = 0;
+    bool left = false;
+    absl::Mutex sent_mu;
+    std::vector<std::string> sent;
+    bool last = false;
+    LogServer server(
+        {.find = [&](const v1::ReadNodeLog&) -> absl::StatusOr<LogServer::Log> {
+           absl::MutexLock lock(&mu);
+           ++looks;
+           mu.Await(absl::Condition(&left));
+           return LogServer::Log{{{0, folder_ / "log"}}, [] { return false; }};
+         },
+         .send =
+             [&](v1::LogChunk chunk) {
+               absl::MutexLock lock(&sent_mu);
+               sent.push_back(absl::StrCat(chunk.request_id(), chunk.data()));
+               last = last || chunk.last();
+               return true;
+             }});
+    server.Read(Request(1));
+    {
+      absl::MutexLock lock(&mu);
+      auto looked = [&] { return looks > 0; };
+      mu.Await(absl::Condition(&looked));
+    }
+    if (all) {
+      server.EndAll();
+      server.Read(Request(1));  // Another's, of the next stream.
+    } else {
+      server.End(1);
+      server.Read(Request(2));
+    }
+    {
+      absl::MutexLock lock(&mu);
+      left = true;
+    }
+    absl::MutexLock lock(&sent_mu);
+    sent_mu.Await(absl::Condition(&last));
+    const std::string id = all ? "1" : "2";
+    EXPECT_THAT(sent, ElementsAre(id + "text\n", id));
+  }
+}
+
 TEST_F(LogServerTest, SaysWhatMadeWayBeforeItWasRead) {
   auto file = LogFile::Open(folder_ / "log", {.max_bytes = 6, .max_files = 2});
   ASSERT_TRUE(file.ok());
