@@ -29,6 +29,9 @@ struct TrainerOptions {
   // Of each worker; one CPU if not set. If the cluster has not enough free,
   // Train waits up to start_timeout.
   ResourceOptions worker_resources;
+  // How the workers lie on the nodes. They get their places together, before
+  // the first of them starts, and keep them until Shutdown.
+  PlacementStrategy placement = PlacementStrategy::kPack;
   absl::Duration start_timeout = absl::Seconds(60);
   // The cluster to use; without one, the trainer connects with
   // Cluster::Connect() and leaves again when it shuts down. Is that an embedded

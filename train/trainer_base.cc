@@ -229,16 +229,33 @@ absl::Status TrainerBase::StartActors() {
   // What fails here is no worker that has begun, and fails again.
   gives_up_ = true;
   NamedActors actors;
+  MR_RETURN_IF_ERROR(places_.Reserve(*cluster_, options_.num_workers,
+                                     options_.worker_resources,
+                                     options_.placement, run_id_));
   MR_RETURN_IF_ERROR(BeforeWorkers(&actors));
   for (int id = 0; id < options_.num_workers; ++id) {
     MR_ASSIGN_OR_RETURN(const AnyActorHandle worker, CreateCheckedWorker(id));
     workers_.push_back(worker);
     actors.emplace_back(ps::WorkerName(id, worker), worker);
   }
+  const absl::Time begin = absl::Now();
+  const auto cancelled = [this] { return !CheckNotStopped().ok(); };
+  const auto await_places = [&] {
+    const absl::Status placed =
+        places_.Await(begin, options_.start_timeout, cancelled);
+    // There are none, or never will be.
+    gives_up_ =
+        absl::IsDeadlineExceeded(placed) || absl::IsFailedPrecondition(placed);
+    return placed;
+  };
+  MR_RETURN_IF_ERROR(await_places());
   const absl::Status started =
-      WaitForStart(*cluster_, actors, options_.start_timeout,
-                   [this] { return !CheckNotStopped().ok(); });
-  gives_up_ = absl::IsDeadlineExceeded(started);  // There is no place.
+      WaitForStart(*cluster_, actors,
+                   begin + options_.start_timeout - absl::Now(), cancelled);
+  if (!absl::IsDeadlineExceeded(started)) return started;
+  // A node may have been lost since, and places with it.
+  MR_RETURN_IF_ERROR(await_places());
+  gives_up_ = true;
   return started;
 }
 
@@ -270,6 +287,7 @@ void TrainerBase::Shutdown() {
       << "workers may live until this program leaves the cluster: "
       << killed.message();
   workers_.clear();
+  places_.Release();
   if (!options_.cluster.has_value() && cluster_.has_value()) {
     cluster_->Shutdown();
     cluster_.reset();
@@ -303,6 +321,7 @@ const Cluster& TrainerBase::cluster() const {
 ActorOptions TrainerBase::WorkerOptions(int worker_id) const {
   ActorOptions options = HelperOptions(absl::StrCat("worker-", worker_id));
   options.resources = options_.worker_resources;
+  places_.Place(worker_id, &options);
   return options;
 }
 

@@ -27,6 +27,7 @@
 #include "train/result.h"
 #include "train/run_folder.h"
 #include "train/wait_for_start.h"
+#include "train/worker_places.h"
 
 namespace miniray::train {
 
@@ -54,7 +55,8 @@ class TrainerBase {
   //
   // Errors: INVALID_ARGUMENT, options that cannot be (before anything is
   // created). DEADLINE_EXCEEDED, workers found no place within start_timeout.
-  // FAILED_PRECONDITION, it has trained already and was not shut down. What
+  // FAILED_PRECONDITION, no nodes could ever hold the workers, or it has
+  // trained already and was not shut down. What
   // RunFolder::Create, Cluster::Connect and CreateWorker return. Else the error
   // of a worker (of the first that fails: Train does not wait for the others),
   // with the worker and, where it died, the cause, e.g. "epoch 4/50: worker 2
@@ -111,7 +113,9 @@ class TrainerBase {
   const Config& config() const { return run_.config; }
 
   // Options to create a worker with: a name ("worker-2", in a namespace of this
-  // run) and TrainerOptions::worker_resources.
+  // run), TrainerOptions::worker_resources, and its place among those that are
+  // reserved for all workers. Who asks for other resources or a node of its own
+  // clears placement_group and bundle_index.
   ActorOptions WorkerOptions(int worker_id) const;
 
   // Workers by worker_id; empty before Train.
@@ -282,6 +286,7 @@ class TrainerBase {
   std::string run_id_;
   RunOptions run_;
   std::vector<AnyActorHandle> workers_;
+  WorkerPlaces places_;
   bool started_ = false;
   bool needs_sync_ = false;
   int current_epoch_ = 0;

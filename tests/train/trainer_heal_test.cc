@@ -271,26 +271,29 @@ TEST_F(TrainerHealTest, TheCauseStandsAndNotWhatCameOfIt) {
                     Not(HasSubstr("connection reset"))));
 }
 
-TEST_F(TrainerHealTest, WithoutPlaceForTheReplacementTrainSaysWhatIsMissing) {
+// The place of a lost worker is kept for the one that comes in its stead.
+TEST_F(TrainerHealTest, NobodyElseGetsTheLostOnesPlace) {
   TestCluster nodes({.node_cpus = {2}});
   const Cluster cluster = nodes.Connect();
-  std::optional<ActorHandle<RecoveryWorker>> blocker;
+  std::optional<ActorHandle<RecoveryWorker>> other;
   auto observer = std::make_shared<FailureObserver>();
   observer->at_failure = [&](const WorkerFailure&) {
-    if (blocker.has_value()) return;
-    // Takes the place as soon as it is free.
-    blocker = *cluster.CreateActor<RecoveryWorker>({}, 7);
+    other = *cluster.CreateActor<RecoveryWorker>({}, 7);
   };
-  TrainerOptions options =
-      Options({.max_failures = -1, .policy = FailurePolicy::kHeal});
-  options.cluster = cluster;
-  options.callbacks = {observer};
-  options.start_timeout = absl::Seconds(10);
-  RecoveryTrainer trainer(options);
-  const auto result = Train(&trainer, "1 TrainEpoch kill");
-  EXPECT_THAT(std::string(result.status().message()),
-              AllOf(StartsWith("epoch 2/4: worker 1"), HasSubstr("signal 9"),
-                    HasSubstr("; then: after 10s only "), HasSubstr("CPU")));
+  for (const FailurePolicy policy :
+       {FailurePolicy::kHeal, FailurePolicy::kGroup}) {
+    TrainerOptions options = Options({.max_failures = 1, .policy = policy});
+    options.cluster = cluster;
+    options.callbacks = {observer};
+    RecoveryTrainer trainer(options);
+    ASSERT_THAT(Train(&trainer, "1 TrainEpoch kill"), IsOk());
+    EXPECT_EQ(Final(trainer), kUndisturbed[3]);
+    EXPECT_TRUE(
+        absl::IsDeadlineExceeded(other->WaitReady(absl::Milliseconds(50))));
+    trainer.Shutdown();  // Gives the places back.
+    EXPECT_THAT(other->WaitReady(absl::Seconds(20)), IsOk());
+    EXPECT_THAT(other->Kill(), IsOk());
+  }
 }
 
 TEST_F(TrainerHealTest, OptionsThatCannotBe) {

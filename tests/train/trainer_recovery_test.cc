@@ -357,42 +357,39 @@ TEST_F(TrainerRecoveryTest, ANodeIsLost) {
 
 // Recovery waits for a place, for a minute; a signal ends it.
 TEST_F(TrainerRecoveryTest, ASignalEndsRecoveryAtOnce) {
-  TestCluster nodes({.node_cpus = {2}});
-  const Cluster cluster = nodes.Connect();
-  std::optional<ActorHandle<RecoveryWorker>> blocker;
+  TestCluster nodes({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}});
+  auto node = std::make_unique<DriverProcess>(
+      kNodeVariable, absl::StrCat(nodes.address(), " ", temp_.path(), "/a"));
+  std::thread signaller;
   auto observer = std::make_shared<FailureObserver>();
   observer->at_failure = [&](const WorkerFailure&) {
-    blocker =
-        *cluster.CreateActor<RecoveryWorker>({.resources = {.cpu = 2}}, 7);
+    if (signaller.joinable()) return;
+    signaller = std::thread([&] {
+      // The parameter server and two workers, and then again: they wait.
+      EXPECT_TRUE(Eventually(
+          [&] { return nodes.head().GetState().actors_size() >= 6; }));
+      kill(getpid(), SIGTERM);
+    });
   };
   TrainerOptions options = Options({.max_failures = -1});
-  options.cluster = cluster;
+  options.cluster = nodes.Connect();
   options.callbacks = {observer};
   CheckpointTrainer trainer(options);
   trainer.at_epoch_start = [&](int epoch) {
-    if (epoch != 3) return;
-    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+    if (epoch == 3) node.reset();  // Killed.
   };
-  std::thread signaller([&] {
-    // The new workers wait for a place.
-    EXPECT_TRUE(
-        Eventually([&] { return nodes.head().GetState().actors_size() >= 7; },
-                   absl::Seconds(60)));
-    kill(getpid(), SIGTERM);
-  });
   const absl::Time start = absl::Now();
-  const auto result = trainer.Train(
-      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+  const auto result = trainer.Train({.epochs = kEpochs});
   signaller.join();
   EXPECT_LT(absl::Now() - start, absl::Seconds(45));
   EXPECT_THAT(std::string(result.status().message()),
-              AllOf(StartsWith("epoch 4/6: worker "), HasSubstr("loss went up"),
-                    HasSubstr("then: ")));
+              AllOf(StartsWith("epoch 4/6: "), HasSubstr("; then: ")));
   EXPECT_EQ(trainer.last_result().stopped_by, "SIGTERM");
   EXPECT_THAT(trainer.last_result().failures, SizeIs(1));
   EXPECT_TRUE(trainer.workers().empty());
   // What it was ended for goes on later.
-  ASSERT_TRUE(blocker->Kill().ok());
+  node = std::make_unique<DriverProcess>(
+      kNodeVariable, absl::StrCat(nodes.address(), " ", temp_.path(), "/b"));
   options.checkpoint.resume = "auto";
   options.callbacks.clear();
   CheckpointTrainer next(options);
@@ -400,6 +397,33 @@ TEST_F(TrainerRecoveryTest, ASignalEndsRecoveryAtOnce) {
   ASSERT_THAT(resumed, IsOk());
   ExpectAllEpochsOnce(*resumed);
   EXPECT_EQ(Outcome(*resumed, next), *undisturbed_);
+  next.Shutdown();
+}
+
+TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersTrainSaysWhatIsMissing) {
+  for (const FailurePolicy policy :
+       {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
+    TestCluster nodes({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}});
+    const std::string name = absl::StrCat("run", static_cast<int>(policy));
+    auto node = std::make_unique<DriverProcess>(
+        kNodeVariable,
+        absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "node"));
+    TrainerOptions options =
+        Options({.max_failures = -1, .policy = policy}, name);
+    options.cluster = nodes.Connect();
+    options.start_timeout = absl::Seconds(15);
+    CheckpointTrainer trainer(options);
+    trainer.at_epoch_start = [&](int epoch) {
+      if (epoch == 3) node.reset();  // Killed.
+    };
+    const auto result = trainer.Train({.epochs = kEpochs});
+    EXPECT_THAT(
+        std::string(result.status().message()),
+        AllOf(StartsWith("epoch 4/6: "),
+              HasSubstr("the workers have no places, which they get together"),
+              HasSubstr("CPU"), HasSubstr("num_workers")));
+    EXPECT_THAT(trainer.last_result().history, SizeIs(3));
+  }
 }
 
 // A node of its own process, until it is killed.
