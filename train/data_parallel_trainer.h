@@ -57,6 +57,10 @@ namespace miniray::train {
 // - With sync_every, an epoch is trained in pieces of so many steps, and the
 //   weights are synchronised after each. A worker whose data ends earlier takes
 //   part with the weights that it has.
+// - With overlap_sync, the next piece is trained while the weights that the
+//   last one ended with are synchronised; see OverlappedWeights for what is
+//   then made of both. The synchronisation behind the last piece of an epoch is
+//   waited for.
 // - With evaluate_every, see Evaluate.
 // - See AverageMetrics for the metrics of an epoch.
 template <class Worker>
@@ -141,6 +145,27 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
  protected:
+  // As BaseTrainer's; with overlap_sync, what the parameter server calls does
+  // not wait for the training.
+  ActorOptions WorkerOptions(int worker_id) const {
+    ActorOptions options = BaseTrainer<Worker>::WorkerOptions(worker_id);
+    if constexpr (internal::HasOverlap<Worker>) {
+      if (!this->options().overlap_sync) return options;
+      ConcurrencyGroup group{
+          .name = "synchronisation",
+          .methods = {MethodName<Worker, &Worker::LendWeights>(),
+                      MethodName<Worker, &Worker::SetWeights>()}};
+      if constexpr (internal::HasNumSamples<Worker>) {
+        group.methods.push_back(MethodName<Worker, &Worker::NumSamples>());
+      }
+      if constexpr (internal::HasBufferNames<Worker>) {
+        group.methods.push_back(MethodName<Worker, &Worker::BufferNames>());
+      }
+      options.concurrency_groups.push_back(std::move(group));
+    }
+    return options;
+  }
+
   // See BaseTrainer; with sync_every in pieces.
   absl::StatusOr<EpochResult> TrainEpoch(int epoch) override {
     if constexpr (internal::HasTrainSteps<Worker>) {
@@ -164,11 +189,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
       if (!healed) return error;
       result = sync_.SyncAgain(this->worker_handles());
     }
-    this->MarkSynced(start);
-    if (!epoch_sync_.has_value()) epoch_sync_.emplace();
-    AddSync(*result, &*epoch_sync_);
-    OnSync(this->current_epoch(), *result);
-    this->NotifySync(*result);
+    NoteSync(start, *result);
     return result;
   }
 
@@ -181,6 +202,13 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
       return absl::InvalidArgumentError(
           "sync_every is set, and the worker class has no `train::Metrics "
           "TrainSteps(int epoch, int64_t first, int64_t count)`");
+    }
+    if (this->options().overlap_sync && !internal::HasOverlap<Worker>) {
+      return absl::InvalidArgumentError(
+          "overlap_sync is set, and the worker class has no `void "
+          "SnapshotWeights()`, `void ApplyWeights(bool trained)` and "
+          "`ReadOnly<NamedTensors> LendWeights()`, one line each around a "
+          "train::OverlappedWeights, listed in its MINIRAY_ACTOR");
     }
     if (this->options().evaluate_every > 0 &&
         !internal::HasEvaluateShard<Worker>) {
@@ -199,12 +227,52 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
           const std::vector<Metrics> piece,
           this->template CallWorkers<&Worker::TrainSteps>(epoch, first, count));
       MR_RETURN_IF_ERROR(Annotate(pieces.Add(piece, count), "TrainSteps"));
-      if (pieces.most_steps() > 0) {
-        this->MarkTrained();
-        MR_RETURN_IF_ERROR(SyncWeights().status());
+      const bool trained = pieces.most_steps() > 0;
+      const bool last = pieces.most_steps() < count;
+      if (this->options().overlap_sync) {
+        MR_RETURN_IF_ERROR(ApplySync(trained, last));
       }
-      if (pieces.most_steps() < count) return pieces.Result();
+      if (trained) {
+        this->MarkTrained();
+        MR_RETURN_IF_ERROR(this->options().overlap_sync && !last
+                               ? sync_.Begin(this->worker_handles())
+                               : SyncWeights().status());
+      }
+      if (last) return pieces.Result();
     }
+  }
+
+  // Behind a piece of an epoch: waits for the synchronisation that ran beside
+  // it, if one did, and has the workers apply it; unless it was the last piece,
+  // they take the snapshot for the next.
+  absl::Status ApplySync(bool trained, bool last) {
+    if (sync_.runs()) {
+      const absl::Time start = absl::Now();
+      const absl::StatusOr<ps::SyncResult> result = sync_.Finish();
+      if (!result.ok()) {
+        absl::Status error =
+            Annotate(result.status(), "synchronisation beside training");
+        // Only names the lost: this is never healed.
+        MR_RETURN_IF_ERROR(this->HealLost(&error).status());
+        return error;
+      }
+      NoteSync(start, *result);
+    }
+    return this->CallForSync(
+        last ? "ApplyWeights" : "SnapshotWeights", [&](int id) {
+          const AnyActorHandle& worker = this->worker_handles()[id];
+          return last ? worker.CallByName<void>("ApplyWeights", trained).state()
+                      : worker.CallByName<void>("SnapshotWeights").state();
+        });
+  }
+
+  // One is done that training has waited for since `waited`.
+  void NoteSync(absl::Time waited, const ps::SyncResult& result) {
+    this->MarkSynced(waited);
+    if (!epoch_sync_.has_value()) epoch_sync_.emplace();
+    AddSync(result, &*epoch_sync_);
+    OnSync(this->current_epoch(), result);
+    this->NotifySync(result);
   }
 
   // If it is time to, and this epoch has not been evaluated yet.

@@ -12,12 +12,19 @@
 //   // number as "samples" and that of the batches as "steps", 0 to count.
 //   train::Metrics TrainSteps(int epoch, int64_t first, int64_t count);
 //
+//   // For overlap_sync, both, and LendWeights; one line each around an
+//   // OverlappedWeights (overlapped_weights.h). LendWeights and SetWeights,
+//   // and NumSamples and BufferNames if there are any, then run in a thread of
+//   // their own beside TrainSteps.
+//   void SnapshotWeights();
+//   void ApplyWeights(bool trained);
+//
 //   // For WorkerProgress: how far the epoch is. Runs in a thread of its own
 //   // beside the other methods, so it must bear that; EpochMeter and
 //   // TrainLoop::Now do.
 //   train::Progress GetProgress() const;
 //
-// absl::StatusOr of the results serves too.
+// absl::StatusOr of the results, and absl::Status instead of void, serve too.
 
 #ifndef MINIRAY_TRAIN_OPTIONAL_METHODS_H_
 #define MINIRAY_TRAIN_OPTIONAL_METHODS_H_
@@ -71,6 +78,35 @@ concept HasProgress = miniray::internal::IsActor<W> &&
     std::is_same_v<ArgumentsOf<&W::GetProgress>, std::tuple<>>;
 
 template <class W>
+concept HasLendWeights = miniray::internal::IsActor<W> &&
+    Listed<W, &W::LendWeights>() &&
+    std::is_same_v<ResultOf<&W::LendWeights>, ReadOnly<NamedTensors>> &&
+    std::is_same_v<ArgumentsOf<&W::LendWeights>, std::tuple<>>;
+
+template <class W>
+concept NamesOverlap = requires {
+  &W::SnapshotWeights;
+}
+|| requires { &W::ApplyWeights; };
+
+template <class W>
+concept HasOverlap = HasLendWeights<W> && Listed<W, &W::SnapshotWeights>() &&
+    std::is_void_v<ResultOf<&W::SnapshotWeights>> &&
+    std::is_same_v<ArgumentsOf<&W::SnapshotWeights>, std::tuple<>> && Listed<
+        W, &W::ApplyWeights>() && std::is_void_v<ResultOf<&W::ApplyWeights>> &&
+    std::is_same_v<ArgumentsOf<&W::ApplyWeights>, std::tuple<bool>>;
+
+// Methods that the parameter server calls besides, where there are any.
+template <class W>
+concept HasNumSamples = miniray::internal::IsActor<W> &&
+    Listed<W, &W::NumSamples>();
+template <class W>
+concept HasBufferNames = miniray::internal::IsActor<W> &&
+    Listed<W, &W::BufferNames>();
+
+template <class W>
+concept OverlapIsFine = !NamesOverlap<W> || HasOverlap<W>;
+template <class W>
 concept EvaluateShardIsFine = !NamesEvaluateShard<W> || HasEvaluateShard<W>;
 template <class W>
 concept TrainStepsIsFine = !NamesTrainSteps<W> || HasTrainSteps<W>;
@@ -87,6 +123,12 @@ struct RequireOptionalMethods {
                 "the worker class's TrainSteps must be `train::Metrics "
                 "TrainSteps(int epoch, int64_t first, int64_t count)` (or "
                 "absl::StatusOr of it), and listed in its MINIRAY_ACTOR");
+  static_assert(!miniray::internal::IsActor<W> || OverlapIsFine<W>,
+                "the worker class needs all of `void SnapshotWeights()`, `void "
+                "ApplyWeights(bool trained)` (absl::Status serves too) and "
+                "`ReadOnly<NamedTensors> LendWeights()`, listed in its "
+                "MINIRAY_ACTOR, or neither of the first two "
+                "(train/overlapped_weights.h)");
   static constexpr bool value = true;
 };
 

@@ -5,6 +5,37 @@
 #include "train/run_folder.h"
 
 namespace miniray::train {
+namespace {
+
+// What a synchronisation beside training does not go with.
+absl::Status CheckOverlap(const TrainerOptions& options) {
+  if (options.sync_every == 0) {
+    return absl::InvalidArgumentError(
+        "overlap_sync has no effect without sync_every: only synchronisations "
+        "within an epoch run beside training");
+  }
+  if (options.failure.max_failures != 0 &&
+      options.failure.policy == FailurePolicy::kHeal) {
+    return absl::InvalidArgumentError(
+        "overlap_sync does not go with failure.policy kHeal: a worker that is "
+        "made anew has no snapshot for the synchronisation that runs; use "
+        "kGroup");
+  }
+  if (options.server_options.min_workers > 0) {
+    return absl::InvalidArgumentError(
+        "overlap_sync does not go with server_options.min_workers: a worker "
+        "that is left out would get weights for a snapshot that it has not");
+  }
+  if (ps::NeedsExchange(options.server_options)) {
+    return absl::InvalidArgumentError(
+        "overlap_sync does not go with server_options that compress, cut or "
+        "shard what travels: SendWeights and ReceiveWeights know no "
+        "snapshots");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status Validate(const TrainerOptions& options) {
   if (options.num_workers < 1) {
@@ -27,6 +58,7 @@ absl::Status Validate(const TrainerOptions& options) {
         ", and with sync_every the workers are synchronised in every epoch: it "
         "must be 1"));
   }
+  if (options.overlap_sync) MR_RETURN_IF_ERROR(CheckOverlap(options));
   if (options.evaluate_every < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "evaluate_every must be 1 epoch or more, or 0 for never; got ",

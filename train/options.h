@@ -62,6 +62,13 @@ struct TrainerOptions {
   // one in any case; 0: none within. Workers then have TrainSteps
   // (optional_methods.h), and sync_interval is 1.
   int64_t sync_every = 0;
+  // With sync_every: the workers train the next steps while a synchronisation
+  // runs, and add what it brings to what they have come to by then: one piece
+  // of sync_every steps is the staleness. The end of an epoch waits. Workers
+  // then have SnapshotWeights, ApplyWeights and LendWeights
+  // (overlapped_weights.h makes them short). Not with FailurePolicy::kHeal, nor
+  // with server_options that leave workers out or change what travels.
+  bool overlap_sync = false;
   // Evaluates after every so many epochs and after the last; 0: never. Workers
   // then have EvaluateShard (optional_methods.h). See
   // DataParallelTrainer::Evaluate.

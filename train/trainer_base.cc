@@ -89,6 +89,7 @@ absl::Status TrainerBase::CheckSetup() const {
         "derive from DataParallelTrainer"));
   };
   if (options_.sync_every > 0) return no_effect("sync_every");
+  if (options_.overlap_sync) return no_effect("overlap_sync");
   if (options_.evaluate_every > 0) return no_effect("evaluate_every");
   if (options_.sync_interval > 1) return no_effect("sync_interval");
   return absl::OkStatus();
@@ -298,6 +299,16 @@ void TrainerBase::Shutdown() {
 void TrainerBase::MarkSynced(absl::Time start) {
   needs_sync_ = false;
   timing_.sync += SecondsSince(start);
+}
+
+absl::Status TrainerBase::CallForSync(absl::string_view method,
+                                      const CallWorker& call) {
+  const absl::Time start = absl::Now();
+  const Timing before = timing_;
+  const absl::Status status = CallAndAwait(method, call);
+  timing_ = before;
+  timing_.sync += SecondsSince(start);
+  return status;
 }
 
 void TrainerBase::NotifySync(const ps::SyncResult& result) {

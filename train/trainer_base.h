@@ -158,8 +158,11 @@ class TrainerBase {
   // True if the workers may have trained since the last MarkSynced.
   bool needs_sync() const { return needs_sync_; }
   void MarkTrained() { needs_sync_ = true; }
-  // A synchronisation, which began at `start`, is done.
+  // A synchronisation is done, which began at `start` or was waited for since.
   void MarkSynced(absl::Time start);
+  // CallAndAwait of what belongs to a synchronisation, as which its time
+  // counts.
+  absl::Status CallForSync(absl::string_view method, const CallWorker& call);
   int current_epoch() const { return current_epoch_; }
   // A signal asks for the end; see CheckpointConfig::on_signal.
   bool StoppedBySignal() const;

@@ -97,9 +97,10 @@ CallOptions WeightSync::Retries() const {
 }
 
 absl::Status WeightSync::Stop() {
+  running_.reset();
   if (server_.empty()) return absl::OkStatus();
   if (server_options_.num_shards > 1) {
-    // A dead one cannot name its shards, which end with it.
+    // A dead one cannot name its shards, which live until the job ends.
     const absl::Status shards = ps::StopParameterServer(server_);
     if (!shards.ok()) VLOG(1) << "ending the shards: " << shards;
   }
@@ -142,9 +143,27 @@ absl::StatusOr<ps::SyncResult> WeightSync::Sync(
 
 absl::StatusOr<ps::SyncResult> WeightSync::SyncAgain(
     const std::vector<AnyActorHandle>& workers) {
+  MR_ASSIGN_OR_RETURN(ObjectRef<ps::SyncResult> call, CallServer(workers));
+  return Await(std::move(call));
+}
+
+absl::Status WeightSync::Begin(const std::vector<AnyActorHandle>& workers) {
+  ++num_syncs_;
+  MR_ASSIGN_OR_RETURN(running_, CallServer(workers));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ps::SyncResult> WeightSync::Finish() {
+  ObjectRef<ps::SyncResult> call = *std::move(running_);
+  running_.reset();
+  return Await(std::move(call));
+}
+
+absl::StatusOr<ObjectRef<ps::SyncResult>> WeightSync::CallServer(
+    const std::vector<AnyActorHandle>& workers) const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return Await(server_.With(Retries()).Call<&ps::ParameterServer::SyncOnce>(
-      workers, absl::StrCat(run_id_, "/", num_syncs_)));
+  return server_.With(Retries()).Call<&ps::ParameterServer::SyncOnce>(
+      workers, absl::StrCat(run_id_, "/", num_syncs_));
 }
 
 absl::StatusOr<ps::SyncStats> WeightSync::Stats() const {

@@ -70,6 +70,11 @@ class WeightSync {
   // server had aggregated it already.
   absl::StatusOr<ps::SyncResult> SyncAgain(
       const std::vector<AnyActorHandle>& workers);
+  // Begins one, which the workers take part in beside what else they do, and
+  // waits for it. REQUIRES: none runs; one runs.
+  absl::Status Begin(const std::vector<AnyActorHandle>& workers);
+  bool runs() const { return running_.has_value(); }
+  absl::StatusOr<ps::SyncResult> Finish();
   absl::StatusOr<ps::SyncStats> Stats() const;
   absl::StatusOr<NamedTensors> PullWeights() const;
 
@@ -83,6 +88,9 @@ class WeightSync {
 
  private:
   absl::Status CheckStarted() const;
+  // Calls the server for the synchronisation of this number.
+  absl::StatusOr<ObjectRef<ps::SyncResult>> CallServer(
+      const std::vector<AnyActorHandle>& workers) const;
   // The result, once wait_ lets it.
   template <class T>
   auto Await(ObjectRef<T> ref) const -> decltype(ref.Get()) {
@@ -101,7 +109,8 @@ class WeightSync {
   std::map<int, double> weights_;
   const std::string run_id_ = NewId("run");
   int64_t num_syncs_ = 0;
-  ActorHandle<ps::ParameterServer> server_;  // Empty unless started.
+  std::optional<ObjectRef<ps::SyncResult>> running_;  // Begun, not finished.
+  ActorHandle<ps::ParameterServer> server_;           // Empty unless started.
 };
 
 // Calls LoadDataShard of all workers, or of `only`; waits for none. By worker;

@@ -109,6 +109,23 @@ MINIRAY_ACTOR(WithWrongOptional, Constructor<>,
               &WithWrongOptional::EvaluateShard,
               &WithWrongOptional::TrainSteps);
 
+struct WithOverlap : Minimal {
+  absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() {
+    return ReadOnly<NamedTensors>();
+  }
+  absl::Status SnapshotWeights() { return absl::OkStatus(); }
+  void ApplyWeights(bool) {}
+  double NumSamples() const { return 1; }
+};
+MINIRAY_ACTOR(WithOverlap, Constructor<>, &WithOverlap::LendWeights,
+              &WithOverlap::SnapshotWeights, &WithOverlap::ApplyWeights,
+              &WithOverlap::NumSamples);
+
+struct HalfAnOverlap : Minimal {
+  void SnapshotWeights() {}
+};
+MINIRAY_ACTOR(HalfAnOverlap, Constructor<>, &HalfAnOverlap::SnapshotWeights);
+
 TEST(WorkerContractTest, AcceptsTheFormsThatItStates) {
   EXPECT_TRUE(TrainWorker<Minimal>);
   EXPECT_TRUE(TrainWorker<WithStatus>);
@@ -134,6 +151,13 @@ TEST(WorkerContractTest, KnowsWhatElseAWorkerHas) {
   EXPECT_TRUE(internal::HasProgress<WithOptional>);
   EXPECT_TRUE(internal::HasEvaluateShard<WithConfigEvaluation>);
   EXPECT_TRUE(internal::HasConfigEvaluateShard<WithConfigEvaluation>);
+
+  EXPECT_TRUE(internal::HasOverlap<WithOverlap>);
+  EXPECT_TRUE(internal::HasNumSamples<WithOverlap>);
+  EXPECT_FALSE(internal::HasBufferNames<WithOverlap>);
+  EXPECT_FALSE(internal::HasOverlap<HalfAnOverlap>);
+  EXPECT_FALSE(internal::OverlapIsFine<HalfAnOverlap>);
+  EXPECT_TRUE(internal::OverlapIsFine<Minimal>);
 
   EXPECT_FALSE(internal::HasEvaluateShard<Minimal>);
   EXPECT_TRUE(internal::EvaluateShardIsFine<Minimal>);
