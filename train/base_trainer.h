@@ -89,7 +89,8 @@ class BaseTrainer : public TrainerBase {
   // Creates one worker: cluster().CreateActor<Worker>(WorkerOptions(worker_id),
   // constructor arguments...).
   //
-  // worker_id: from 0 to num_workers() - 1.  config: as given to Train.
+  // worker_id: from 0 to num_workers() - 1; above that it is an evaluator
+  //   (TrainerOptions::num_evaluators).  config: as given to Train.
   virtual absl::StatusOr<ActorHandle<Worker>> CreateWorker(
       int worker_id, const Config& config) = 0;
 

@@ -80,6 +80,10 @@ class Callback {
   virtual void OnSync(TrainContext& context, int epoch,
                       const ps::SyncResult& result) {}
   virtual void OnEpochEnd(TrainContext& context, const EpochResult& result) {}
+  // An evaluation beside training (TrainerOptions::num_evaluators) is done:
+  // `result` is of the epoch that was evaluated, and has it in its metrics. It
+  // comes between epochs or before the end, but not in the order of OnEpochEnd.
+  virtual void OnEvaluation(TrainContext& context, const EpochResult& result) {}
   // A checkpoint is on the disk. It may have been taken epochs ago.
   virtual void OnCheckpoint(TrainContext& context, const CheckpointInfo& info) {
   }

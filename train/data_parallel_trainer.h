@@ -39,6 +39,7 @@
 #include "absl/time/clock.h"
 #include "ps/parameter_server.h"
 #include "train/base_trainer.h"
+#include "train/evaluators.h"
 #include "train/merge_metrics.h"
 #include "train/optional_methods.h"
 #include "train/weight_sync.h"
@@ -76,7 +77,9 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
               [this](const auto& call) { return this->AwaitServer(call); }) {}
 
   void Shutdown() override {
-    (void)sync_.Stop();  // Whoever leaves the cluster ends it, too.
+    // Whoever leaves the cluster ends them, too.
+    (void)evaluators_.Stop();
+    (void)sync_.Stop();
     BaseTrainer<Worker>::Shutdown();
   }
 
@@ -110,7 +113,9 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   //
   // With evaluate_every the trainer calls it by itself; the metrics stand in
   // EpochResult::metrics as "eval/accuracy" and so on, with the time that it
-  // took, "eval/seconds".
+  // took, "eval/seconds". With num_evaluators those do it, one evaluation at a
+  // time, and training goes on: it then comes with OnEvaluation, and waits only
+  // for the one before, for a checkpoint, and at the end.
   //
   // Errors: FAILED_PRECONDITION, before Train or after Shutdown, or there are
   // no test data. INVALID_ARGUMENT, metrics that do not fit. Of the first
@@ -287,6 +292,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
                       absl::StrCat(kEvaluationPrefix, kSamplesMetric)) > 0) {
         return absl::OkStatus();
       }
+      if (this->options().num_evaluators > 0) return BeginEvaluation(epoch);
       if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
       const absl::Time start = absl::Now();
       MR_ASSIGN_OR_RETURN(Metrics metrics, Evaluate());
@@ -296,9 +302,55 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     return absl::OkStatus();
   }
 
+  // Beside training, on the weights as synchronised; unless it runs already.
+  absl::Status BeginEvaluation(int epoch) {
+    if (evaluators_.epoch() == epoch) return absl::OkStatus();
+    MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/true));
+    if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
+    MR_RETURN_IF_ERROR(
+        Annotate(sync_.SendTo(evaluators_.actors()), "evaluators"));
+    evaluators_.Begin(epoch, internal::HasConfigEvaluateShard<Worker>
+                                 ? &this->config()
+                                 : nullptr);
+    return absl::OkStatus();
+  }
+
+  absl::Status CollectEvaluation(bool wait) final {
+    MR_ASSIGN_OR_RETURN(
+        const std::optional<Evaluators::Outcome> outcome,
+        evaluators_.Collect(wait, this->options().failure.hang_timeout));
+    if (outcome.has_value()) {
+      this->AddEvaluation(outcome->epoch,
+                          WithEvaluationPrefix(outcome->metrics));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeEvaluators(NamedActors* actors) {
+    MR_RETURN_IF_ERROR(  // Earlier ones.
+        this->UntilHeadAnswers([this] { return evaluators_.Stop(); }));
+    for (int i = 0; i < this->options().num_evaluators; ++i) {
+      const std::string name = absl::StrCat("evaluator ", i);
+      const absl::StatusOr<ActorHandle<Worker>> evaluator =
+          this->CreateWorker(this->num_workers() + i, this->config());
+      if (!evaluator.ok()) {
+        return Annotate(evaluator.status(),
+                        absl::StrCat(name, ": CreateWorker"));
+      }
+      if (evaluator->empty()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(name, ": CreateWorker returned an empty handle"));
+      }
+      evaluators_.Add(*evaluator);
+      actors->emplace_back(name, *evaluator);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status BeforeWorkers(NamedActors* actors) final {
     // An earlier one.
     MR_RETURN_IF_ERROR(this->UntilHeadAnswers([this] { return sync_.Stop(); }));
+    MR_RETURN_IF_ERROR(MakeEvaluators(actors));
     epoch_sync_.reset();  // Of a Train that failed.
     MR_RETURN_IF_ERROR(sync_.Start(this->cluster(),
                                    this->HelperOptions("parameter-server"),
@@ -321,7 +373,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
                                    internal::ShardCallOf<Worker>(),
                                    this->config(), worker_id);
     MR_RETURN_IF_ERROR(this->AwaitWorkers(std::move(calls), "LoadDataShard"));
-    return sync_.SendTo(this->worker_handles()[worker_id]);
+    return sync_.SendTo({this->worker_handles()[worker_id]});
   }
 
   absl::Status Synchronize(int epoch, bool last, EpochResult* result) final {
@@ -350,6 +402,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
   WeightSync sync_;
+  Evaluators evaluators_;
   std::optional<ps::SyncResult> epoch_sync_;  // Not in a result yet.
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 
@@ -78,6 +79,14 @@ Metrics WithEvaluationPrefix(const Metrics& metrics) {
   Metrics result;
   for (const auto& [name, value] : metrics) {
     result[absl::StrCat(kEvaluationPrefix, name)] = value;
+  }
+  return result;
+}
+
+Metrics EvaluationOf(const Metrics& metrics) {
+  Metrics result;
+  for (const auto& [name, value] : metrics) {
+    if (absl::StartsWith(name, kEvaluationPrefix)) result[name] = value;
   }
   return result;
 }

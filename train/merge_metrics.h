@@ -38,6 +38,9 @@ absl::StatusOr<Metrics> MergeEvaluation(const std::vector<Metrics>& shards);
 // The names of `metrics` with kEvaluationPrefix.
 Metrics WithEvaluationPrefix(const Metrics& metrics);
 
+// Those of `metrics` whose names begin with it.
+Metrics EvaluationOf(const Metrics& metrics);
+
 // What workers report of an epoch that they train in pieces.
 class EpochPieces {
  public:

@@ -64,6 +64,18 @@ absl::Status Validate(const TrainerOptions& options) {
         "evaluate_every must be 1 epoch or more, or 0 for never; got ",
         options.evaluate_every));
   }
+  if (options.num_evaluators < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_evaluators must be 1 or more, or 0 where the workers "
+                     "evaluate; got ",
+                     options.num_evaluators));
+  }
+  if (options.num_evaluators > 0 && options.evaluate_every == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_evaluators is ", options.num_evaluators,
+        " and has no effect without evaluate_every, which says when they "
+        "evaluate"));
+  }
   if (options.start_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("start_timeout must be above 0, got ",

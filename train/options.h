@@ -73,6 +73,11 @@ struct TrainerOptions {
   // then have EvaluateShard (optional_methods.h). See
   // DataParallelTrainer::Evaluate.
   int evaluate_every = 0;
+  // So many further actors evaluate, while the workers train on; 0: the workers
+  // do, and training waits. They are made by CreateWorker with the ids
+  // num_workers, num_workers + 1, ... and worker_resources each, and get the
+  // weights of the synchronisation, but no LoadDataShard.
+  int num_evaluators = 0;
 };
 
 // One call of Train.

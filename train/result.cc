@@ -150,6 +150,12 @@ absl::StatusOr<EpochResult> EpochResult::FromJson(absl::string_view line) {
   }
 }
 
+std::string EvaluationToJson(int epoch, const Metrics& metrics) {
+  const Json json = {
+      {"evaluation", {{"epoch", epoch}, {"metrics", JsonOf(metrics)}}}};
+  return Text(json, -1);
+}
+
 void AddSync(const ps::SyncResult& sync, ps::SyncResult* all) {
   const ps::SyncResult before = *all;
   *all = sync;

@@ -47,6 +47,10 @@ struct EpochResult {
   static absl::StatusOr<EpochResult> FromJson(absl::string_view line);
 };
 
+// One line of JSON for an evaluation that was done after its epoch's line had
+// been written: {"evaluation":{"epoch":3,"metrics":{...}}}.
+std::string EvaluationToJson(int epoch, const Metrics& metrics);
+
 // Adds a synchronisation to those before it in an epoch: bytes, seconds and
 // workers that were left out are sums, all else is of the last one.
 void AddSync(const ps::SyncResult& sync, ps::SyncResult* all);

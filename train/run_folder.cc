@@ -100,6 +100,15 @@ void RunFolder::OnEpochEnd(TrainContext& context, const EpochResult& result) {
         events_.AddScalars(result.epoch, absl::Now(), Scalars(result)));
 }
 
+void RunFolder::OnEvaluation(TrainContext& context, const EpochResult& result) {
+  const Metrics metrics = EvaluationOf(result.metrics);
+  Check(context,
+        history_.Append(EvaluationToJson(result.epoch, metrics) + "\n"));
+  Check(context, events_.AddScalars(result.epoch, absl::Now(),
+                                    std::map<std::string, double>(
+                                        metrics.begin(), metrics.end())));
+}
+
 void RunFolder::OnTrainEnd(TrainContext& context, const Result& result) {
   Check(context, history_.Flush());
   Check(context, events_.Flush());

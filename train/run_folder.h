@@ -1,7 +1,8 @@
 // The folder of a training: what it came to, for people, programs and
 // TensorBoard.
 //
-//   history.jsonl          a line of JSON an epoch: EpochResult::ToJson
+//   history.jsonl          a line of JSON an epoch: EpochResult::ToJson; and
+//   one for an evaluation that came later: EvaluationToJson
 //   events.out.tfevents.*  the same numbers, for `tensorboard --logdir`
 //   result.json            Result::ToJson; once Train returns, after an error
 //   too
@@ -52,6 +53,7 @@ class RunFolder : public Callback {
   const std::string& path() const { return path_; }
 
   void OnEpochEnd(TrainContext& context, const EpochResult& result) override;
+  void OnEvaluation(TrainContext& context, const EpochResult& result) override;
   void OnTrainEnd(TrainContext& context, const Result& result) override;
 
  private:

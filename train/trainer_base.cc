@@ -13,6 +13,7 @@
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "train/merge_metrics.h"
 #include "train/run_folder.h"
 #include "train/stop_signals.h"
 
@@ -91,6 +92,7 @@ absl::Status TrainerBase::CheckSetup() const {
   if (options_.sync_every > 0) return no_effect("sync_every");
   if (options_.overlap_sync) return no_effect("overlap_sync");
   if (options_.evaluate_every > 0) return no_effect("evaluate_every");
+  if (options_.num_evaluators > 0) return no_effect("num_evaluators");
   if (options_.sync_interval > 1) return no_effect("sync_interval");
   return absl::OkStatus();
 }
@@ -115,9 +117,10 @@ absl::Status TrainerBase::Run() {
     // An embedded cluster has room for every worker, even if they have to share
     // the machine's cores.
     ClusterOptions cluster;
-    cluster.embedded_num_cpus = std::max<double>(
-        std::thread::hardware_concurrency(),
-        std::ceil(options_.num_workers * options_.worker_resources.cpu));
+    const int num_actors = options_.num_workers + options_.num_evaluators;
+    cluster.embedded_num_cpus =
+        std::max<double>(std::thread::hardware_concurrency(),
+                         std::ceil(num_actors * options_.worker_resources.cpu));
     MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect(cluster));
   }
   return RunAndRecover();
@@ -161,6 +164,7 @@ absl::Status TrainerBase::RunEpochs() {
       callback->OnEpochEnd(context_, history.back());
     }
     failures_in_a_row_ = 0;
+    MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/false));
     const bool last = epoch + 1 >= EpochsToTrain(epoch + 1);
     if (store_ == nullptr) continue;
     NoteCheckpoint(store_->Poll());
@@ -179,6 +183,7 @@ absl::Status TrainerBase::RunEpochs() {
   MR_RETURN_IF_ERROR(Annotate(Synchronize(last.epoch, /*last=*/true, &last),
                               EpochName(last.epoch)));
   last.timing.sync += std::exchange(timing_.sync, 0);
+  MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/true));
   return CheckpointIsDue(num_epochs(), /*last=*/ends)
              ? Annotate(TakeCheckpoint(), EpochName(last.epoch))
              : absl::OkStatus();
@@ -311,6 +316,15 @@ absl::Status TrainerBase::CallForSync(absl::string_view method,
   return status;
 }
 
+void TrainerBase::AddEvaluation(int epoch, const Metrics& metrics) {
+  EpochResult& result = result_.history.at(epoch);
+  for (const auto& [name, value] : metrics) result.metrics[name] = value;
+  OnEvaluation(epoch, result);
+  for (const auto& callback : callbacks_) {
+    callback->OnEvaluation(context_, result);
+  }
+}
+
 void TrainerBase::NotifySync(const ps::SyncResult& result) {
   for (const auto& callback : callbacks_) {
     callback->OnSync(context_, current_epoch_, result);
@@ -321,6 +335,11 @@ void TrainerBase::OnEpochEnd(int epoch, const EpochResult& result) {
   LOG(INFO) << EpochName(epoch) << ": " << MetricsText(result.metrics)
             << absl::StrFormat(" (%.2f s%s)", result.seconds,
                                result.synced ? ", synchronised" : "");
+}
+
+void TrainerBase::OnEvaluation(int epoch, const EpochResult& result) {
+  LOG(INFO) << EpochName(epoch)
+            << " evaluated: " << MetricsText(EvaluationOf(result.metrics));
 }
 
 const Cluster& TrainerBase::cluster() const {

@@ -89,6 +89,9 @@ class TrainerBase {
   virtual void OnWorkerFailure(const WorkerFailure& failure) {}
   // Logs the epoch's metrics.
   virtual void OnEpochEnd(int epoch, const EpochResult& result);
+  // An evaluation beside training is done, of an epoch that has ended: now it
+  // is in its metrics. Between epochs, or before OnTrainEnd.
+  virtual void OnEvaluation(int epoch, const EpochResult& result);
   // A checkpoint is on the disk: between epochs, or before OnTrainEnd. It may
   // have been taken epochs ago.
   virtual void OnCheckpoint(const CheckpointInfo& info) {}
@@ -166,6 +169,9 @@ class TrainerBase {
   int current_epoch() const { return current_epoch_; }
   // A signal asks for the end; see CheckpointConfig::on_signal.
   bool StoppedBySignal() const;
+  // An evaluation beside training has these metrics, "eval/..." already: puts
+  // them into the result of its epoch, which has ended, and tells the hooks.
+  void AddEvaluation(int epoch, const Metrics& metrics);
   // Tells the callbacks.
   void NotifySync(const ps::SyncResult& result);
   ActorOptions HelperOptions(absl::string_view name) const;
@@ -198,6 +204,10 @@ class TrainerBase {
   virtual absl::Status Synchronize(int epoch, bool last, EpochResult* result) {
     return absl::OkStatus();
   }
+
+  // AddEvaluation of what has come of an evaluation beside training. wait:
+  // until the one that runs is done.
+  virtual absl::Status CollectEvaluation(bool wait) { return absl::OkStatus(); }
 
   absl::Status Run();
   // Makes the workers, and gives them the state that is gone on with.

@@ -169,6 +169,8 @@ bool TrainerBase::CheckpointIsDue(int epochs, bool last) const {
 }
 
 absl::Status TrainerBase::TakeCheckpoint() {
+  // Its history has the evaluation of this epoch, too.
+  MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/true));
   NoteCheckpoint(store_->Wait());
   MR_ASSIGN_OR_RETURN(Checkpoint checkpoint, Snapshot());
   MR_RETURN_IF_ERROR(Annotate(CheckFileNames(checkpoint), "SaveCheckpoint"));

@@ -79,14 +79,15 @@ absl::Status WeightSync::SendStart(
       "start of the synchronisation");
 }
 
-absl::Status WeightSync::SendTo(const AnyActorHandle& worker) const {
+absl::Status WeightSync::SendTo(
+    const std::vector<AnyActorHandle>& actors) const {
   MR_ASSIGN_OR_RETURN(
       const ps::SyncStats stats,
       Await(server_.With(Retries()).Call<&ps::ParameterServer::GetStats>()));
   if (!stats.initialized) return absl::OkStatus();
   return Annotate(
       Await(server_.With(Retries()).Call<&ps::ParameterServer::PushToWorkers>(
-          std::vector<AnyActorHandle>{worker})),
+          actors)),
       "the weights of the last synchronisation");
 }
 

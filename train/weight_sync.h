@@ -53,9 +53,9 @@ class WeightSync {
   // Errors also where workers lack what the server will ask of them.
   absl::Status SendStart(const std::vector<AnyActorHandle>& workers) const;
 
-  // Gives a worker that has been made anew what all had after the last
-  // synchronisation; nothing, if there was none and no common start.
-  absl::Status SendTo(const AnyActorHandle& worker) const;
+  // Gives a worker that has been made anew, or evaluators, what all had after
+  // the last synchronisation; nothing, if there was none and no common start.
+  absl::Status SendTo(const std::vector<AnyActorHandle>& actors) const;
 
   // Kills the parameter server. Idempotent. Errors: UNAVAILABLE or
   // DEADLINE_EXCEEDED, the head does not answer: it may still live, and Stop

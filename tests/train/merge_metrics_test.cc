@@ -21,6 +21,13 @@ TEST(MergeEvaluationTest, MeansAreOverAllSamples) {
   EXPECT_EQ(*merged, (Metrics{{"loss", 2}, {"samples", 4}}));
 }
 
+TEST(MergeEvaluationTest, ItsMetricsAreToldFromTheOthers) {
+  Metrics metrics = WithEvaluationPrefix({{"loss", 2}, {"samples", 4}});
+  metrics["loss"] = 3;
+  EXPECT_EQ(EvaluationOf(metrics),
+            (Metrics{{"eval/loss", 2}, {"eval/samples", 4}}));
+}
+
 // Every cut of 49 samples in two, with every count of right answers: the very
 // double that one process gets. Sums of products of rounded shares are not.
 TEST(MergeEvaluationTest, SharesAreExact) {

@@ -6,18 +6,29 @@
 #ifndef MINIRAY_TESTS_TRAIN_POINTS_WORKER_H_
 #define MINIRAY_TESTS_TRAIN_POINTS_WORKER_H_
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "runtime/api/miniray.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
+#include "tests/runtime/test_cluster.h"
 #include "torch/torch.h"
 #include "train/data_parallel_trainer.h"
 #include "train/state_dict.h"
 #include "train/train_loop.h"
+#include "train/training_state.h"
 
 namespace miniray::train {
 
@@ -30,9 +41,16 @@ struct PointsOptions {
   // Before this batch of epoch 0 it waits for Proceed; -1: never.
   int64_t pause_before = -1;
   TrainLoopOptions loop;
+  // EvaluateShard waits for this file, which training makes in epoch 1; empty:
+  // it does not.
+  std::string gate_file;
+  // EvaluateShard removes this file, if it is there, and fails: its process
+  // ends, or it returns an error, as the file says ("kill", "error"). Empty: it
+  // does not.
+  std::string fault_file;
 };
 MINIRAY_STRUCT(PointsOptions, batch, test_points, shard_sizes, pause_before,
-               loop);
+               loop, gate_file, fault_file);
 
 class PointsWorker {
  public:
@@ -77,6 +95,9 @@ class PointsWorker {
   }
 
   absl::StatusOr<Metrics> TrainSteps(int epoch, int64_t first, int64_t count) {
+    if (epoch == 1 && !options_.gate_file.empty()) {
+      std::ofstream(options_.gate_file).flush();
+    }
     loop_->BeginEpoch(epoch, x_.size(0));
     int64_t steps = 0;
     for (; steps < count; ++steps) {
@@ -101,19 +122,26 @@ class PointsWorker {
     return metrics;
   }
 
-  Metrics EvaluateShard(int shard, int num_shards) {
+  absl::StatusOr<Metrics> EvaluateShard(int shard, int num_shards) {
+    MR_RETURN_IF_ERROR(MaybeFail());
+    if (!options_.gate_file.empty() &&
+        !Eventually([&] { return ReadFile(options_.gate_file).ok(); },
+                    absl::Seconds(60))) {
+      return absl::DeadlineExceededError("epoch 1 is not trained meanwhile");
+    }
     const torch::NoGradGuard no_grad;
     const int64_t size = test_x_.size(0);
     const int64_t begin = size * shard / num_shards;
     const int64_t end = size * (shard + 1) / num_shards;
-    if (begin == end) return {{"samples", 0}};
+    if (begin == end) return Metrics{{"samples", 0}};
     const torch::Tensor logits = model_->forward(test_x_.slice(0, begin, end));
     const torch::Tensor labels = test_y_.slice(0, begin, end);
     const auto samples = static_cast<double>(end - begin);
     const auto right = logits.argmax(1).eq(labels).sum().item<double>();
-    return {{"accuracy", right / samples},
-            {"loss", torch::cross_entropy_loss(logits, labels).item<double>()},
-            {"samples", samples}};
+    return Metrics{
+        {"accuracy", right / samples},
+        {"loss", torch::cross_entropy_loss(logits, labels).item<double>()},
+        {"samples", samples}};
   }
 
   Progress GetProgress() const { return loop_->Now(); }
@@ -124,8 +152,23 @@ class PointsWorker {
   absl::Status SetWeights(const NamedTensors& weights) {
     return LoadStateDict(*model_, weights);
   }
+  absl::StatusOr<CheckpointFiles> SaveCheckpoint() {
+    return SaveTraining({.models = {{"model", &*model_}}});
+  }
+  absl::Status LoadCheckpoint(const CheckpointFiles& files) {
+    return LoadTraining(files, {.models = {{"model", &*model_}}}).status();
+  }
 
  private:
+  absl::Status MaybeFail() const {
+    const absl::StatusOr<std::string> how = ReadFile(options_.fault_file);
+    if (!how.ok() || std::remove(options_.fault_file.c_str()) != 0) {
+      return absl::OkStatus();
+    }
+    if (*how == "kill") kill(getpid(), SIGKILL);
+    return absl::InternalError("the test data are away");
+  }
+
   const PointsOptions options_;
   torch::nn::Linear model_ = nullptr;
   std::unique_ptr<torch::optim::SGD> sgd_;
@@ -139,7 +182,8 @@ MINIRAY_ACTOR(PointsWorker, Constructor<PointsOptions>,
               &PointsWorker::TrainSteps, &PointsWorker::EvaluateShard,
               &PointsWorker::GetProgress, &PointsWorker::Proceed,
               &PointsWorker::NumSamples, &PointsWorker::GetWeights,
-              &PointsWorker::SetWeights);
+              &PointsWorker::SetWeights, &PointsWorker::SaveCheckpoint,
+              &PointsWorker::LoadCheckpoint);
 
 class PointsTrainer : public DataParallelTrainer<PointsWorker> {
  public:
@@ -147,7 +191,8 @@ class PointsTrainer : public DataParallelTrainer<PointsWorker> {
       : DataParallelTrainer(std::move(options)), points_(std::move(points)) {}
 
   std::function<void()> at_train_start;
-  int stop_after = -1;  // Asks for a stop in OnEpochEnd.
+  int stop_after = -1;              // Asks for a stop in OnEpochEnd.
+  std::vector<std::string> events;  // Of OnEpochEnd and OnEvaluation.
 
  protected:
   absl::StatusOr<ActorHandle<PointsWorker>> CreateWorker(
@@ -161,7 +206,11 @@ class PointsTrainer : public DataParallelTrainer<PointsWorker> {
     if (at_train_start) at_train_start();
   }
   void OnEpochEnd(int epoch, const EpochResult& result) override {
+    events.push_back(absl::StrCat("epoch end ", epoch));
     if (epoch == stop_after) RequestStop();
+  }
+  void OnEvaluation(int epoch, const EpochResult& result) override {
+    events.push_back(absl::StrCat("evaluation ", epoch));
   }
 
  private:

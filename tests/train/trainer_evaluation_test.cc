@@ -88,7 +88,7 @@ TEST_F(TrainerEvaluationTest, EqualsOneProcess) {
   ASSERT_THAT(result, IsOk());
   PointsWorker one(PointsOptions{});
   ASSERT_THAT(one.SetWeights(*trainer.PullWeights()), IsOk());
-  const Metrics expected = one.EvaluateShard(0, 1);
+  const Metrics expected = *one.EvaluateShard(0, 1);
   const Metrics& last = result->history.back().metrics;
   EXPECT_EQ(last.at("eval/accuracy"), expected.at("accuracy"));
   EXPECT_NEAR(last.at("eval/loss"), expected.at("loss"),
