@@ -4,6 +4,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "tools/bench/training_task.h"
+#include "train/overlapped_weights.h"
 #include "train/state_dict.h"
 #include "train/train_loop.h"
 
@@ -15,6 +16,11 @@ struct TrainWorker::State {
 
   TrainingTask task;
   std::unique_ptr<train::TrainLoop> loop;
+  train::OverlappedWeights overlapped{
+      [this] { return train::LendStateDict(task.network); },
+      [this](const NamedTensors& weights) {
+        return train::LoadStateDict(task.network, weights);
+      }};
 };
 
 TrainWorker::TrainWorker(int64_t samples, int64_t batch_size)
@@ -57,12 +63,22 @@ absl::StatusOr<NamedTensors> TrainWorker::GetWeights() {
 
 absl::StatusOr<ReadOnly<NamedTensors>> TrainWorker::LendWeights() {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  return train::LendStateDict(state_->task.network);
+  return state_->overlapped.Lend();
 }
 
 absl::Status TrainWorker::SetWeights(const ReadOnly<NamedTensors>& weights) {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  return train::LoadStateDict(state_->task.network, weights.value);
+  return state_->overlapped.Receive(weights.value);
+}
+
+absl::Status TrainWorker::SnapshotWeights() {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return state_->overlapped.Snapshot();
+}
+
+absl::Status TrainWorker::ApplyWeights(bool trained) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return state_->overlapped.Apply(trained);
 }
 
 absl::Status TrainWorker::CheckLoaded() const {

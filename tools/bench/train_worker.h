@@ -33,6 +33,9 @@ class TrainWorker {
   absl::StatusOr<NamedTensors> GetWeights();
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights();
   absl::Status SetWeights(const ReadOnly<NamedTensors>& weights);
+  // For overlap_sync.
+  absl::Status SnapshotWeights();
+  absl::Status ApplyWeights(bool trained);
 
  private:
   struct State;
@@ -45,7 +48,8 @@ class TrainWorker {
 MINIRAY_ACTOR(TrainWorker, Constructor<int64_t, int64_t>,
               &TrainWorker::LoadDataShard, &TrainWorker::TrainEpoch,
               &TrainWorker::TrainSteps, &TrainWorker::GetWeights,
-              &TrainWorker::LendWeights, &TrainWorker::SetWeights);
+              &TrainWorker::LendWeights, &TrainWorker::SetWeights,
+              &TrainWorker::SnapshotWeights, &TrainWorker::ApplyWeights);
 
 }  // namespace miniray::bench
 
