@@ -235,9 +235,9 @@ absl::Status TrainerBase::StartActors() {
   // What fails here is no worker that has begun, and fails again.
   gives_up_ = true;
   NamedActors actors;
-  MR_RETURN_IF_ERROR(places_.Reserve(*cluster_, options_.num_workers,
-                                     options_.worker_resources,
-                                     options_.placement, run_id_));
+  MR_RETURN_IF_ERROR(
+      places_.Reserve(*cluster_, options_.num_workers + options_.num_evaluators,
+                      options_.worker_resources, options_.placement, run_id_));
   MR_RETURN_IF_ERROR(BeforeWorkers(&actors));
   for (int id = 0; id < options_.num_workers; ++id) {
     MR_ASSIGN_OR_RETURN(const AnyActorHandle worker, CreateCheckedWorker(id));
