@@ -285,37 +285,6 @@ TEST_F(TrainerRecoveryTest, AStopAskedForByAFailureKeepsItsEpoch) {
   }
 }
 
-// What was trained since the checkpoint stands until training goes on from it.
-TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersNoEpochIsLost) {
-  TestCluster nodes({.node_cpus = {2}});
-  const Cluster cluster = nodes.Connect();
-  auto observer = std::make_shared<FailureObserver>();
-  std::optional<ActorHandle<RecoveryWorker>> blocker;
-  observer->at_failure = [&](const WorkerFailure&) {
-    if (blocker.has_value()) return;
-    blocker =
-        *cluster.CreateActor<RecoveryWorker>({.resources = {.cpu = 2}}, 7);
-  };
-  TrainerOptions options = Options({.max_failures = -1}, "run", 2);
-  options.cluster = cluster;
-  options.callbacks = {observer};
-  options.start_timeout = absl::Seconds(10);
-  CheckpointTrainer trainer(options);
-  trainer.at_epoch_start = [&](int epoch) {
-    if (epoch != 3) return;
-    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
-  };
-  const auto result = trainer.Train(
-      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
-  EXPECT_THAT(std::string(result.status().message()),
-              AllOf(StartsWith("epoch 4/6: worker "), HasSubstr("loss went up"),
-                    HasSubstr("then: after 10s")));
-  EXPECT_THAT(trainer.last_result().history, SizeIs(3));
-  const std::string text =
-      *ReadFile(trainer.last_result().path + "/history.jsonl");
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
-}
-
 // A node with one of the workers; another one comes once it is lost.
 TEST_F(TrainerRecoveryTest, ANodeIsLost) {
   for (const FailurePolicy policy :
@@ -409,7 +378,7 @@ TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersTrainSaysWhatIsMissing) {
         kNodeVariable,
         absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "node"));
     TrainerOptions options =
-        Options({.max_failures = -1, .policy = policy}, name);
+        Options({.max_failures = -1, .policy = policy}, name, 2);
     options.cluster = nodes.Connect();
     options.start_timeout = absl::Seconds(15);
     CheckpointTrainer trainer(options);
@@ -422,7 +391,11 @@ TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersTrainSaysWhatIsMissing) {
         AllOf(StartsWith("epoch 4/6: "),
               HasSubstr("the workers have no places, which they get together"),
               HasSubstr("CPU"), HasSubstr("num_workers")));
+    // What came after the checkpoint stands until training goes on from it.
     EXPECT_THAT(trainer.last_result().history, SizeIs(3));
+    const std::string text =
+        *ReadFile(trainer.last_result().path + "/history.jsonl");
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   }
 }
 
