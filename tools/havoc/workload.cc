@@ -43,6 +43,7 @@ struct Workload::Call {
   int actor = 0;
   int64_t sequence = 0;
   absl::Time made;
+  bool is_late = false;  // Made since StopCalls.
   ObjectRef<CountReply> ref;
 };
 
@@ -95,6 +96,7 @@ void Workload::CallerLoop(int caller) {
   std::vector<std::deque<Call>> pending(actors_.size());
   std::vector<int64_t> sequence(actors_.size(), 0);
   std::vector<int64_t> last_count(actors_.size(), 0);
+  std::vector<bool> heard(actors_.size(), false);  // Since StopCalls.
   while (!abandoned_) {
     bool any = false;
     for (size_t i = 0; i < actors_.size(); ++i) {
@@ -102,11 +104,18 @@ void Workload::CallerLoop(int caller) {
       std::deque<Call>& calls = pending[i];
       // In order: replies of one caller come in the order of its calls.
       while (!calls.empty() && calls.front().ref.ready()) {
-        Settle(caller, calls.front(), &last_count[i]);
+        const bool answered = Settle(caller, calls.front(), &last_count[i]);
+        if (answered && calls.front().is_late && !heard[i]) {
+          heard[i] = true;
+          ++actor.heard;
+        }
         calls.pop_front();
       }
-      if (!stopping_ && calls.size() < static_cast<size_t>(options_.window)) {
+      const bool stopping = stopping_;
+      if ((!stopping || !heard[i]) &&
+          calls.size() < static_cast<size_t>(options_.window)) {
         Call call;
+        call.is_late = stopping;
         call.actor = static_cast<int>(i);
         call.sequence = ++sequence[i];
         call.made = absl::Now();
@@ -123,7 +132,7 @@ void Workload::CallerLoop(int caller) {
   }
 }
 
-void Workload::Settle(int caller, const Call& call, int64_t* last_count) {
+bool Workload::Settle(int caller, const Call& call, int64_t* last_count) {
   Actor& actor = *actors_[static_cast<size_t>(call.actor)];
   const absl::StatusOr<CountReply> reply = call.ref.Get(absl::ZeroDuration());
   const absl::Duration took = absl::Now() - call.made;
@@ -146,7 +155,7 @@ void Workload::Settle(int caller, const Call& call, int64_t* last_count) {
     if (reply.status().code() != absl::StatusCode::kUnavailable) {
       Complain(absl::StrCat(name, " failed with ", reply.status().ToString()));
     }
-    return;
+    return false;
   }
   ++actor.acknowledged;
   const auto& [count, pid, again] = *reply;
@@ -162,6 +171,7 @@ void Workload::Settle(int caller, const Call& call, int64_t* last_count) {
     Complain(absl::StrCat(name, ": actor ", call.actor, " ran ", again,
                           " calls that were not to be retried again"));
   }
+  return true;
 }
 
 void Workload::Complain(const std::string& what) {
@@ -186,12 +196,19 @@ absl::Status Workload::StopCalls(absl::Duration timeout,
   for (size_t i = 0; i < actors_.size(); ++i) {
     const Actor& actor = *actors_[i];
     const int64_t open = actor.made - actor.acknowledged - actor.failed;
-    if (open > 0) absl::StrAppend(&missing, " ", open, " to actor ", i, ",");
+    if (open > 0) {
+      absl::StrAppend(&missing, " ", open, " calls to actor ", i,
+                      " without an outcome,");
+    }
+    if (actor.heard < options_.threads) {
+      absl::StrAppend(&missing, " no answer of actor ", i, " to ",
+                      options_.threads - actor.heard, " callers,");
+    }
   }
   if (!missing.empty()) missing.pop_back();
   return absl::InternalError(
-      absl::StrCat("calls without an outcome ", absl::FormatDuration(timeout),
-                   " after everything was healed:", missing));
+      absl::StrCat(absl::FormatDuration(timeout),
+                   " after everything was healed there are", missing));
 }
 
 absl::Status Workload::CheckCounts(absl::Duration timeout,

@@ -72,8 +72,11 @@ class Workload {
   // Creates the actors and waits until all answer.
   absl::Status CreateActors();
   void StartCalls();
-  // No call is made any more. Waits until each has an outcome, and runs `watch`
-  // meanwhile. Errors: INTERNAL, some have none. Those of `watch`.
+  // Each thread goes on until each actor has answered a call that it made from
+  // now on, so that whatever an actor has lost is heard of; then no call is
+  // made any more. Waits until all have an outcome, and runs `watch` meanwhile.
+  // Errors: INTERNAL, some have none, or some actor does not answer. Those of
+  // `watch`.
   absl::Status StopCalls(absl::Duration timeout,
                          const std::function<absl::Status()>& watch);
 
@@ -98,12 +101,13 @@ class Workload {
     std::atomic<int64_t> acknowledged = 0;
     std::atomic<int64_t> failed = 0;
     std::atomic<int64_t> completions = 0;  // As often as outcomes were told.
+    std::atomic<int> heard = 0;  // By how many threads, since StopCalls.
   };
   struct Call;
 
   void CallerLoop(int caller);
-  // Books an outcome.
-  void Settle(int caller, const Call& call, int64_t* last_count);
+  // Books an outcome; whether it is an answer.
+  bool Settle(int caller, const Call& call, int64_t* last_count);
   void Complain(const std::string& what);
 
   const Options options_;
