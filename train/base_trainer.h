@@ -69,6 +69,7 @@ class BaseTrainer : public TrainerBase {
     {
       const absl::MutexLock lock(&mu_);
       workers_.clear();
+      made_.clear();
     }
     TrainerBase::Shutdown();
   }
@@ -89,8 +90,9 @@ class BaseTrainer : public TrainerBase {
   // Creates one worker: cluster().CreateActor<Worker>(WorkerOptions(worker_id),
   // constructor arguments...).
   //
-  // worker_id: from 0 to num_workers() - 1; above that it is an evaluator
-  //   (TrainerOptions::num_evaluators).  config: as given to Train.
+  // worker_id: from 0 to num_workers() - 1, to max_workers - 1 where that is
+  //   more; above that it is an evaluator (TrainerOptions::num_evaluators).
+  // config: as given to Train.
   virtual absl::StatusOr<ActorHandle<Worker>> CreateWorker(
       int worker_id, const Config& config) = 0;
 
@@ -133,11 +135,16 @@ class BaseTrainer : public TrainerBase {
         CreateWorker(worker_id, config);
     if (!worker.ok()) return worker.status();
     const absl::MutexLock lock(&mu_);
-    if (workers_.size() <= static_cast<size_t>(worker_id)) {
-      workers_.resize(worker_id + 1);
-    }
-    workers_[worker_id] = *worker;
+    const size_t id = static_cast<size_t>(worker_id);
+    if (made_.size() <= id) made_.resize(id + 1);
+    made_[id] = *worker;
+    if (id < workers_.size()) workers_[id] = *worker;
     return *std::move(worker);
+  }
+
+  void SetNumWorkers(int num_workers) final {
+    const absl::MutexLock lock(&mu_);
+    workers_.assign(made_.begin(), made_.begin() + num_workers);
   }
 
   bool WorkersHaveCheckpoints() const final {
@@ -151,6 +158,7 @@ class BaseTrainer : public TrainerBase {
   // Held where workers_ changes, and where a thread beside Train's reads it.
   mutable absl::Mutex mu_;
   std::vector<ActorHandle<Worker>> workers_;
+  std::vector<ActorHandle<Worker>> made_;  // Those to be taken in, too.
 };
 
 }  // namespace miniray::train

@@ -39,8 +39,8 @@ class TrainContext {
   TrainContext(int num_workers, int epochs)
       : num_workers_(num_workers), epochs_(epochs) {}
 
-  int num_workers() const { return num_workers_; }
-  int epochs() const { return epochs_; }  // Asked for.
+  int num_workers() const { return num_workers_; }  // Now, with max_workers.
+  int epochs() const { return epochs_; }            // Asked for.
 
   // Ends training after the epoch that runs, or has just ended.
   void RequestStop() { stop_requested_ = true; }
@@ -50,6 +50,9 @@ class TrainContext {
   // Result::warnings: once, however often it is said.
   void Warn(const std::string& warning);
   const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // For the trainer.
+  void set_num_workers(int num_workers) { num_workers_ = num_workers; }
 
  private:
   int num_workers_ = 0;

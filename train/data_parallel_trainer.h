@@ -87,8 +87,14 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   // samples, say; 1 if not set. Before Train or during it.
   //
   // weight: finite, >= 0. Errors: INVALID_ARGUMENT. FAILED_PRECONDITION, the
-  // strategy has no use for weights.
+  // strategy has no use for weights, or the number of workers may change and
+  // their shares of the data with it (max_workers): NumSamples then tells them.
   absl::Status SetWorkerWeight(int worker_id, double weight) {
+    if (IsElastic(this->options())) {
+      return absl::FailedPreconditionError(
+          "with max_workers the workers' shares of the data change; let the "
+          "worker class have `int64_t NumSamples()`, which the strategy asks");
+    }
     return sync_.SetWorkerWeight(worker_id, weight);
   }
 
@@ -202,6 +208,15 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   absl::Status CheckSetup() const final {
     if (this->options().checkpoint.enabled()) {
       MR_RETURN_IF_ERROR(sync_.CheckExport());
+    }
+    if (IsElastic(this->options())) {
+      MR_RETURN_IF_ERROR(sync_.CheckElastic());
+      if (internal::ShardCallOf<Worker>() == internal::ShardCall::kNone) {
+        return absl::InvalidArgumentError(
+            "max_workers is set, and the worker class has no `void "
+            "LoadDataShard(int shard_id, int num_shards)`, with which the data "
+            "are dealt anew");
+      }
     }
     if (this->options().sync_every > 0 && !internal::HasTrainSteps<Worker>) {
       return absl::InvalidArgumentError(
@@ -374,6 +389,17 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
                                    this->config(), worker_id);
     MR_RETURN_IF_ERROR(this->AwaitWorkers(std::move(calls), "LoadDataShard"));
     return sync_.SendTo({this->worker_handles()[worker_id]});
+  }
+
+  absl::Status AfterGrowth(int first_new) final {
+    MR_RETURN_IF_ERROR(this->AwaitWorkers(
+        CallLoadDataShard(this->worker_handles(),
+                          internal::ShardCallOf<Worker>(), this->config()),
+        "LoadDataShard"));
+    for (int id = first_new; id < this->num_workers(); ++id) {
+      MR_RETURN_IF_ERROR(sync_.SendTo({this->worker_handles()[id]}));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Synchronize(int epoch, bool last, EpochResult* result) final {

@@ -42,6 +42,16 @@ absl::Status Validate(const TrainerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "num_workers must be at least 1, got ", options.num_workers));
   }
+  if (options.max_workers != 0 && options.max_workers < options.num_workers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_workers must be at least num_workers, ", options.num_workers,
+        ", or 0 for no more than those; got ", options.max_workers));
+  }
+  if (IsElastic(options) && options.failure.max_failures == 0) {
+    return absl::InvalidArgumentError(
+        "max_workers needs failure.max_failures above 0, or -1: when a node "
+        "leaves, its workers fail");
+  }
   if (options.sync_interval < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "sync_interval must be at least 1 epoch, got ", options.sync_interval));
@@ -69,6 +79,11 @@ absl::Status Validate(const TrainerOptions& options) {
         absl::StrCat("num_evaluators must be 1 or more, or 0 where the workers "
                      "evaluate; got ",
                      options.num_evaluators));
+  }
+  if (options.num_evaluators > 0 && IsElastic(options)) {
+    return absl::InvalidArgumentError(
+        "num_evaluators does not go with max_workers: an evaluator would hold "
+        "the place of a worker that could come; let the workers evaluate");
   }
   if (options.num_evaluators > 0 && options.evaluate_every == 0) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -26,6 +26,12 @@ using Config = ps::OptionMap;
 // How a trainer works; fixed for its life.
 struct TrainerOptions {
   int num_workers = 4;
+  // Above num_workers: training begins with as many workers as find a place,
+  // num_workers at least and so many at most, grows after a synchronisation
+  // when there is room for more, and goes on with fewer when workers are lost
+  // whose places cannot be had again. 0: num_workers, always. Needs workers
+  // with LoadDataShard, and FailureConfig::max_failures. See train/README.md.
+  int max_workers = 0;
   // Of each worker; one CPU if not set. If the cluster has not enough free,
   // Train waits up to start_timeout.
   ResourceOptions worker_resources;
@@ -85,6 +91,11 @@ struct RunOptions {
   int epochs = 1;
   Config config;
 };
+
+// Whether the number of workers may change.
+inline bool IsElastic(const TrainerOptions& options) {
+  return options.max_workers > options.num_workers;
+}
 
 // INVALID_ARGUMENT with the field and what it may be.
 absl::Status Validate(const TrainerOptions& options);

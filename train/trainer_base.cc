@@ -27,7 +27,9 @@ double SecondsSince(absl::Time start) {
 }  // namespace
 
 TrainerBase::TrainerBase(TrainerOptions options)
-    : options_(std::move(options)), cluster_(options_.cluster) {}
+    : options_(std::move(options)),
+      cluster_(options_.cluster),
+      num_workers_(options_.num_workers) {}
 
 TrainerBase::~TrainerBase() { TrainerBase::Shutdown(); }
 
@@ -89,6 +91,7 @@ absl::Status TrainerBase::CheckSetup() const {
         " has no effect on a BaseTrainer, whose epochs are the user's own; "
         "derive from DataParallelTrainer"));
   };
+  if (IsElastic(options_)) return no_effect("max_workers");
   if (options_.sync_every > 0) return no_effect("sync_every");
   if (options_.overlap_sync) return no_effect("overlap_sync");
   if (options_.evaluate_every > 0) return no_effect("evaluate_every");
@@ -117,7 +120,9 @@ absl::Status TrainerBase::Run() {
     // An embedded cluster has room for every worker, even if they have to share
     // the machine's cores.
     ClusterOptions cluster;
-    const int num_actors = options_.num_workers + options_.num_evaluators;
+    const int num_actors =
+        std::max(options_.num_workers, options_.max_workers) +
+        options_.num_evaluators;
     cluster.embedded_num_cpus =
         std::max<double>(std::thread::hardware_concurrency(),
                          std::ceil(num_actors * options_.worker_resources.cpu));
@@ -156,6 +161,10 @@ absl::Status TrainerBase::RunEpochs() {
   bool stopped = StoppedBySignal();
   while (!stopped && num_epochs() < EpochsToTrain(num_epochs())) {
     const int epoch = num_epochs();
+    if (IsElastic(options_)) {
+      current_epoch_ = epoch;
+      MR_RETURN_IF_ERROR(Annotate(Grow(), EpochName(epoch)));
+    }
     absl::StatusOr<EpochResult> trained = RunEpoch(epoch);
     if (!trained.ok()) return Annotate(trained.status(), EpochName(epoch));
     history.push_back(*std::move(trained));
@@ -234,6 +243,7 @@ absl::StatusOr<AnyActorHandle> TrainerBase::CreateCheckedWorker(int worker_id) {
 absl::Status TrainerBase::StartActors() {
   // What fails here is no worker that has begun, and fails again.
   gives_up_ = true;
+  num_workers_ = options_.num_workers;
   NamedActors actors;
   MR_RETURN_IF_ERROR(
       places_.Reserve(*cluster_, options_.num_workers + options_.num_evaluators,
@@ -258,6 +268,10 @@ absl::Status TrainerBase::StartActors() {
   const absl::Status started =
       WaitForStart(*cluster_, actors,
                    begin + options_.start_timeout - absl::Now(), cancelled);
+  if (started.ok()) {
+    if (IsElastic(options_)) TakeInNewcomers();
+    NoteNumWorkers();
+  }
   if (!absl::IsDeadlineExceeded(started)) return started;
   // A node may have been lost since, and places with it.
   MR_RETURN_IF_ERROR(await_places());
@@ -266,22 +280,26 @@ absl::Status TrainerBase::StartActors() {
 }
 
 absl::Status TrainerBase::KillWorker(size_t worker) const {
-  const absl::Status killed =
-      UntilHeadAnswers([&] { return workers_[worker].Kill(); });
+  return EndActor(workers_[worker], ps::WorkerName(worker, workers_[worker]));
+}
+
+absl::Status TrainerBase::EndActor(const AnyActorHandle& actor,
+                                   const std::string& name) const {
+  const absl::Status killed = UntilHeadAnswers([&] { return actor.Kill(); });
   if (absl::IsUnavailable(killed) || absl::IsDeadlineExceeded(killed) ||
       absl::IsCancelled(killed)) {
-    return Annotate(
-        killed,
-        absl::StrCat("ending ", ps::WorkerName(worker, workers_[worker])));
+    return Annotate(killed, absl::StrCat("ending ", name));
   }
-  if (!killed.ok()) VLOG(1) << "killing worker " << worker << ": " << killed;
+  if (!killed.ok()) VLOG(1) << "ending " << name << ": " << killed;
   return absl::OkStatus();
 }
 
 absl::Status TrainerBase::KillWorkers() {
-  while (!workers_.empty()) {
+  for (; !newcomers_.empty(); newcomers_.pop_back()) {
+    MR_RETURN_IF_ERROR(EndActor(newcomers_.back(), "a newcomer"));
+  }
+  for (; !workers_.empty(); workers_.pop_back()) {
     MR_RETURN_IF_ERROR(KillWorker(workers_.size() - 1));
-    workers_.pop_back();
   }
   return absl::OkStatus();
 }
@@ -293,6 +311,7 @@ void TrainerBase::Shutdown() {
       << "workers may live until this program leaves the cluster: "
       << killed.message();
   workers_.clear();
+  newcomers_.clear();
   places_.Release();
   if (!options_.cluster.has_value() && cluster_.has_value()) {
     cluster_->Shutdown();

@@ -71,7 +71,9 @@ class TrainerBase {
   // Idempotent; Train may be called again afterwards.
   virtual void Shutdown();
 
-  int num_workers() const { return options_.num_workers; }
+  // With max_workers: as many as there are now, at least
+  // TrainerOptions::num_workers.
+  int num_workers() const { return num_workers_; }
   const TrainerOptions& options() const { return options_; }
 
  protected:
@@ -191,6 +193,11 @@ class TrainerBase {
   virtual absl::Status AfterReplacement(int worker_id) {
     return absl::OkStatus();
   }
+  // The workers from this number on are new, and all have their share of the
+  // data to get, which are dealt anew.
+  virtual absl::Status AfterGrowth(int first_new) { return absl::OkStatus(); }
+  // The workers are the first so many that MakeWorker has made last.
+  virtual void SetNumWorkers(int num_workers) = 0;
   virtual bool WorkersHaveProgress() const = 0;
   virtual bool WorkersHaveCheckpoints() const = 0;
   // The parameter server's state, where there is one.
@@ -226,8 +233,27 @@ class TrainerBase {
   // first that could not. Errors: of the head, which does not answer.
   absl::Status KillWorkers();
   absl::Status KillWorker(size_t worker) const;
+  // Errors: of the head, which does not answer; with the name.
+  absl::Status EndActor(const AnyActorHandle& actor,
+                        const std::string& name) const;
   absl::StatusOr<EpochResult> RunEpoch(int epoch);
   std::string EpochName(int epoch) const;
+
+  // --- Growth, in trainer_growth.cc.
+
+  // Between epochs: takes further workers in, if there is a place.
+  absl::Status Grow();
+  // Makes the newcomers up to max_workers, takes in those that find a place,
+  // and keeps one that waits for it. Returns how many came.
+  int TakeInNewcomers();
+  // So that there are `count` newcomers.
+  absl::Status Recruit(int count);
+  // Until each has started or waits for a place.
+  void AwaitNewcomers();
+  // The number of workers is another.
+  void NoteNumWorkers();
+  // False if the head does not say.
+  bool WaitsForPlace(const AnyActorHandle& actor) const;
 
   // --- Calls, in trainer_calls.cc.
 
@@ -300,6 +326,9 @@ class TrainerBase {
   RunOptions run_;
   std::vector<AnyActorHandle> workers_;
   WorkerPlaces places_;
+  // With ids behind those of the workers; made, and not taken in.
+  std::vector<AnyActorHandle> newcomers_;
+  int num_workers_;
   bool started_ = false;
   bool needs_sync_ = false;
   int current_epoch_ = 0;

@@ -78,11 +78,12 @@ absl::Status TrainerBase::OpenRun() {
   store_ = std::make_unique<CheckpointStore>(run_folder_->path(), config);
   std::vector<std::string> warnings;
   if (resumes) MR_RETURN_IF_ERROR(FindCheckpoint(&warnings));
-  if (resumed_.has_value() &&
+  if (resumed_.has_value() && !IsElastic(options_) &&
       resumed_->workers.size() != static_cast<size_t>(options_.num_workers)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the checkpoint is of ", resumed_->workers.size(),
-                     " workers, and num_workers is ", options_.num_workers));
+                     " workers, and num_workers is ", options_.num_workers,
+                     "; with max_workers above that it could be gone on with"));
   }
   MR_RETURN_IF_ERROR(store_->BeginAt(
       resumed_.has_value() ? resumed_->epochs() : 0, &warnings));
@@ -209,12 +210,21 @@ absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {
 absl::Status TrainerBase::LoadInto(const Checkpoint& checkpoint) {
   MR_RETURN_IF_ERROR(
       Annotate(LoadServer(checkpoint.server), "the parameter server"));
+  const size_t num_saved = checkpoint.workers.size();
+  if (num_saved > workers_.size() && checkpoint.needs_sync) {
+    context_.Warn(absl::StrCat("the checkpoint is of ", num_saved,
+                               " workers, and training goes on "
+                               "with ",
+                               workers_.size(),
+                               ": what the others had trained since the "
+                               "last synchronisation is lost"));
+  }
   std::vector<Call> calls;
   for (size_t i = 0; i < workers_.size(); ++i) {
-    calls.push_back(
-        workers_[i]
-            .CallByName<void>("LoadCheckpoint", checkpoint.workers[i])
-            .state());
+    calls.push_back(workers_[i]
+                        .CallByName<void>("LoadCheckpoint",
+                                          checkpoint.workers[i % num_saved])
+                        .state());
   }
   return AwaitWorkers(std::move(calls), "LoadCheckpoint");
 }

@@ -29,6 +29,10 @@ constexpr absl::Duration kSignalTurn = absl::Milliseconds(100);
 // So much later the head may hear of a worker's death than who called it.
 constexpr absl::Duration kDeathNotice = absl::Seconds(2);
 
+// How long a replacement may wait for a place where training can go on with
+// fewer workers: the process of the lost one may still be ending.
+constexpr absl::Duration kPlaceGrace = absl::Seconds(2);
+
 // How long a worker that lives may take to answer a call that does nothing.
 constexpr absl::Duration kPingTimeout = absl::Seconds(5);
 
@@ -108,9 +112,22 @@ absl::Status TrainerBase::Replace(size_t worker) {
   run_id_ = NewId("train");  // The lost one may still have its name.
   const int id = static_cast<int>(worker);
   MR_ASSIGN_OR_RETURN(workers_[worker], CreateCheckedWorker(id));
-  MR_RETURN_IF_ERROR(WaitForStart(
+  // Fewer workers do, too.
+  const bool may_shrink = num_workers_ > options_.num_workers;
+  const absl::Time begin = absl::Now();
+  bool has_place = true;
+  const absl::Status started = WaitForStart(
       *cluster_, {{ps::WorkerName(worker, workers_[worker]), workers_[worker]}},
-      options_.start_timeout, [this] { return !CheckNotStopped().ok(); }));
+      options_.start_timeout, [&] {
+        has_place = !may_shrink || absl::Now() < begin + kPlaceGrace ||
+                    !WaitsForPlace(workers_[worker]);
+        return !has_place || !CheckNotStopped().ok();
+      });
+  if (!has_place) {
+    return absl::UnavailableError(
+        "it has no place at once, and fewer workers do, too (max_workers)");
+  }
+  MR_RETURN_IF_ERROR(started);
   return AfterReplacement(id);
 }
 

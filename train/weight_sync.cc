@@ -40,6 +40,14 @@ absl::Status WeightSync::Check() const {
                   "sync_strategy");
 }
 
+absl::Status WeightSync::CheckElastic() const {
+  if (!ps::NeedsExchange(server_options_)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "max_workers is set, and server_options have weights travel compressed, "
+      "in pieces or to several shards, which is for a number of workers that "
+      "does not change");
+}
+
 absl::Status WeightSync::Start(const Cluster& cluster,
                                const ActorOptions& options, bool anew) {
   ps::ServerOptions server_options = server_options_;

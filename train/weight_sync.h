@@ -38,6 +38,9 @@ class WeightSync {
   // with so many workers.
   absl::Status Check() const;
 
+  // INVALID_ARGUMENT if the number of workers may not change.
+  absl::Status CheckElastic() const;
+
   // Creates the parameter server; does not wait for it.
   //
   // anew: training goes back to an earlier moment, so that what an earlier

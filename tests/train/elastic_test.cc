@@ -1,0 +1,331 @@
+// max_workers: nodes join and leave, and each epoch has every sample once.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/ps/tensors.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+#include "tests/runtime/test_cluster.h"
+#include "tests/train/driver_process.h"
+#include "train/data_parallel_trainer.h"
+#include "train/sharding.h"
+
+namespace miniray::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+// With this in its environment (head's address, folder, CPUs), the test's
+// executable is a node.
+constexpr char kNodeVariable[] = "ELASTIC_TEST_NODE";
+
+constexpr int kItems = 12;
+
+}  // namespace
+
+// Its model is one number x, to which an epoch adds the number of its samples.
+class ElasticWorker {
+ public:
+  explicit ElasticWorker(int worker_id) : worker_id_(worker_id) {}
+
+  absl::Status LoadDataShard(int shard_id, int num_shards) {
+    if (shard_id != worker_id_) return absl::InternalError("another's shard");
+    MR_ASSIGN_OR_RETURN(items_, ShardItems(kItems, shard_id, num_shards, {}));
+    return absl::OkStatus();
+  }
+  // "items": a digit to the base of 8 for each item, how often it was trained
+  // on. "before": x at the beginning.
+  Metrics TrainEpoch(int epoch) {
+    const double before = x_;
+    double items = 0;
+    for (const int64_t item : items_) {
+      items += std::pow(8, static_cast<double>(item));
+    }
+    absl::SleepFor(absl::Milliseconds(20));
+    x_ += static_cast<float>(items_.size());
+    return {{"items", items}, {"before", before}, {"epoch", epoch}};
+  }
+  NamedTensors GetWeights() { return {{"x", ps::Floats({x_})}}; }
+  void SetWeights(const NamedTensors& weights) {
+    x_ = weights.at(0).second.item<float>();
+  }
+  CheckpointFiles SaveCheckpoint() {
+    return {{"x", absl::StrCat(x_)}, {"worker", absl::StrCat(worker_id_)}};
+  }
+  absl::Status LoadCheckpoint(const CheckpointFiles& files) {
+    loaded_ = files.at("worker");
+    if (absl::SimpleAtof(files.at("x"), &x_)) return absl::OkStatus();
+    return absl::InvalidArgumentError(files.at("x"));
+  }
+  std::string Loaded() { return loaded_; }
+
+ private:
+  const int worker_id_;
+  float x_ = -1000;  // As a newcomer that got no weights has it.
+  std::vector<int64_t> items_;
+  std::string loaded_;
+};
+MINIRAY_ACTOR(ElasticWorker, Constructor<int>, &ElasticWorker::LoadDataShard,
+              &ElasticWorker::TrainEpoch, &ElasticWorker::GetWeights,
+              &ElasticWorker::SetWeights, &ElasticWorker::SaveCheckpoint,
+              &ElasticWorker::LoadCheckpoint, &ElasticWorker::Loaded);
+
+class ElasticTrainer : public DataParallelTrainer<ElasticWorker> {
+ public:
+  using DataParallelTrainer::DataParallelTrainer;
+
+  // With the workers that the epoch was trained by; true ends training.
+  std::function<bool(int epoch, int num_workers)> at_epoch_end;
+
+ protected:
+  absl::StatusOr<ActorHandle<ElasticWorker>> CreateWorker(
+      int worker_id, const Config& config) override {
+    return cluster().CreateActor<ElasticWorker>(WorkerOptions(worker_id),
+                                                worker_id);
+  }
+  void OnEpochEnd(int epoch, const EpochResult& result) override {
+    EXPECT_THAT(result.per_worker, SizeIs(num_workers()));
+    if (at_epoch_end && at_epoch_end(epoch, num_workers())) RequestStop();
+  }
+};
+
+namespace {
+
+// How many workers each epoch had; and in each all samples were trained on
+// once, by workers that began with the same weights: those that the epoch
+// before has come to, x plus the mean number of samples.
+std::vector<size_t> Check(const std::vector<EpochResult>& history,
+                          double begin = -1000) {
+  std::vector<size_t> sizes;
+  double x = begin;
+  for (size_t i = 0; i < history.size(); ++i) {
+    const std::vector<Metrics>& workers = history[i].per_worker;
+    EXPECT_EQ(history[i].epoch, static_cast<int>(i));
+    double items = 0;
+    for (const Metrics& worker : workers) {
+      EXPECT_NEAR(worker.at("before"), x, 1e-3) << "epoch " << i;
+      EXPECT_EQ(worker.at("epoch"), static_cast<double>(i));
+      items += worker.at("items");
+    }
+    EXPECT_EQ(items, (std::pow(8, kItems) - 1) / 7) << "epoch " << i;
+    x += static_cast<double>(kItems) / static_cast<double>(workers.size());
+    sizes.push_back(workers.size());
+  }
+  return sizes;
+}
+
+std::vector<size_t> Runs(std::vector<size_t> sizes) {
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+class ElasticTest : public ::testing::Test {
+ protected:
+  // One node of one CPU in this process.
+  ElasticTest()
+      : nodes_({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}}) {}
+
+  // Another one, in a process of its own.
+  std::unique_ptr<DriverProcess> Node(const std::string& name, int cpus) {
+    const auto num_ever = [&] { return nodes_.head().GetState().nodes_size(); };
+    const int before = num_ever();
+    auto node = std::make_unique<DriverProcess>(
+        kNodeVariable, absl::StrCat(nodes_.address(), " ", temp_.path(), "/",
+                                    name, " ", cpus));
+    EXPECT_TRUE(Eventually([&] { return num_ever() > before; }));
+    return node;
+  }
+
+  TrainerOptions Options(int num_workers, int max_workers) {
+    TrainerOptions options = {.num_workers = num_workers,
+                              .max_workers = max_workers,
+                              .cluster = nodes_.Connect()};
+    options.failure.max_failures = -1;
+    return options;
+  }
+
+  size_t NumNodes() {
+    size_t count = 0;
+    const v1::GetClusterStateResponse state = nodes_.head().GetState();
+    for (const v1::NodeInfo& node : state.nodes()) {
+      if (node.state() == v1::NODE_STATE_ALIVE) ++count;
+    }
+    return count;
+  }
+
+  TempFolder temp_;
+  TestCluster nodes_;
+};
+
+TEST_F(ElasticTest, BeginsWithWhatIsThereAndGrowsWhenANodeJoins) {
+  ElasticTrainer trainer(Options(1, 4));
+  std::unique_ptr<DriverProcess> node;
+  int grown = -1;
+  trainer.at_epoch_end = [&](int epoch, int num_workers) {
+    if (epoch == 1) node = Node("a", 2);
+    if (num_workers == 3 && grown < 0) grown = epoch;
+    return grown >= 0 && epoch >= grown + 3;
+  };
+  const auto result = trainer.Train({.epochs = 2000});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->failures, IsEmpty());
+  const std::vector<size_t> sizes = Check(result->history);
+  EXPECT_EQ(sizes[0], 1);
+  EXPECT_EQ(sizes[1], 1);
+  EXPECT_EQ(sizes.back(), 3);
+  EXPECT_THAT(trainer.workers(), SizeIs(3));
+  EXPECT_EQ(trainer.num_workers(), 3);
+}
+
+// The one with the worker that is never to be missed, or the other one.
+TEST_F(ElasticTest, ShrinksWhenANodeLeavesAndGrowsAgain) {
+  for (const FailurePolicy policy :
+       {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
+    const std::string name = absl::StrCat("run", static_cast<int>(policy));
+    SCOPED_TRACE(name);
+    std::unique_ptr<DriverProcess> node = Node(name + "a", 2);
+    TrainerOptions options = Options(1, 3);
+    options.storage_path = temp_.path();
+    options.name = name;
+    options.checkpoint.frequency = 1;
+    options.failure.policy = policy;
+    ElasticTrainer trainer(options);
+    std::unique_ptr<DriverProcess> next;
+    int shrunk = -1;
+    int grown = -1;
+    trainer.at_epoch_end = [&](int epoch, int num_workers) {
+      if (epoch == 3) node.reset();  // Killed.
+      if (num_workers == 1 && shrunk < 0) shrunk = epoch;
+      if (shrunk >= 0 && epoch == shrunk + 2 && next == nullptr) {
+        next = Node(name + "b", 1);
+      }
+      if (next != nullptr && num_workers == 2 && grown < 0) grown = epoch;
+      return grown >= 0 && epoch >= grown + 2;
+    };
+    const auto result = trainer.Train({.epochs = 2000});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->failures, Not(IsEmpty()));
+    EXPECT_THAT(Runs(Check(result->history)), ElementsAre(3, 1, 2));
+    trainer.Shutdown();
+    next.reset();
+    EXPECT_TRUE(Eventually([&] { return NumNodes() == 1; }));
+  }
+}
+
+TEST_F(ElasticTest, BelowTheLeastNumberTrainSaysWhatIsMissing) {
+  std::unique_ptr<DriverProcess> node = Node("a", 2);
+  TrainerOptions options = Options(2, 3);
+  options.start_timeout = absl::Seconds(15);
+  ElasticTrainer trainer(options);
+  trainer.at_epoch_end = [&](int epoch, int num_workers) {
+    EXPECT_EQ(num_workers, 3);
+    if (epoch == 1) node.reset();
+    return false;
+  };
+  EXPECT_THAT(std::string(trainer.Train({.epochs = 2000}).status().message()),
+              HasSubstr("the workers have no places"));
+}
+
+// Worker i gets the files of worker i modulo those that there are.
+TEST_F(ElasticTest, ACheckpointOfAnotherNumberOfWorkersIsGoneOnWith) {
+  std::unique_ptr<DriverProcess> node = Node("a", 2);
+  TrainerOptions options = Options(2, 0);
+  options.storage_path = temp_.path();
+  options.name = "run";
+  options.checkpoint.frequency = 1;
+  {
+    ElasticTrainer trainer(options);
+    ASSERT_THAT(trainer.Train({.epochs = 2}), IsOk());
+  }
+  options.checkpoint.resume = "auto";
+  options.num_workers = 1;
+  {
+    ElasticTrainer trainer(options);
+    EXPECT_THAT(trainer.Train({.epochs = 4}).status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("is of 2 workers"),
+                               HasSubstr("max_workers"))));
+  }
+  options.max_workers = 3;
+  ElasticTrainer more(options);
+  const auto result = more.Train({.epochs = 4});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(Check(result->history), ElementsAre(2, 2, 3, 3));
+  EXPECT_EQ(more.workers()[0].Call<&ElasticWorker::Loaded>().Get().value(),
+            "0");
+  EXPECT_EQ(more.workers()[1].Call<&ElasticWorker::Loaded>().Get().value(),
+            "1");
+  EXPECT_EQ(more.workers()[2].Call<&ElasticWorker::Loaded>().Get().value(),
+            "0");
+}
+
+TEST_F(ElasticTest, OptionsThatCannotBe) {
+  const auto refused = [&](const TrainerOptions& options,
+                           const std::string& text) {
+    ElasticTrainer trainer(options);
+    EXPECT_THAT(trainer.Train({}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+  };
+  refused(Options(2, 1), "max_workers must be at least num_workers, 2");
+  TrainerOptions options = Options(1, 2);
+  options.failure.max_failures = 0;
+  refused(options, "max_workers needs failure.max_failures above 0");
+  options = Options(1, 2);
+  options.server_options.num_shards = 2;
+  refused(options, "max_workers is set, and server_options");
+  options = Options(1, 2);
+  options.server_options.min_workers = 2;
+  refused(options, "min_workers is 2, and num_workers 1");
+  options = Options(1, 2);
+  options.sync_strategy = "weighted";
+  ElasticTrainer trainer(options);
+  EXPECT_THAT(
+      trainer.SetWorkerWeight(0, 2),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("NumSamples")));
+  EXPECT_EQ(nodes_.head().GetState().actors_size(), 0);
+}
+
+// A node of its own process, until it is killed.
+int BeNode(const std::string& what) {
+  const std::vector<std::string> words = absl::StrSplit(what, ' ');
+  WorkerDaemon::Options options;
+  options.head_address = words.at(0);
+  options.session_dir = words.at(1);
+  double cpus = 0;
+  if (!absl::SimpleAtod(words.at(2), &cpus)) return 1;
+  (*options.resources.mutable_quantity())["CPU"] = cpus;
+  const auto daemon = WorkerDaemon::Start(options);
+  if (!daemon.ok()) return 1;
+  while (true) pause();
+}
+
+}  // namespace
+}  // namespace miniray::train
+
+int main(int argc, char** argv) {
+  miniray::Init(argc, argv);
+  if (const char* what = std::getenv(miniray::train::kNodeVariable)) {
+    return miniray::train::BeNode(what);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

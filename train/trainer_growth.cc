@@ -1,0 +1,143 @@
+// The part of TrainerBase that takes further workers in (max_workers).
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "glog/logging.h"
+#include "proto/head.pb.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
+#include "train/trainer_base.h"
+
+namespace miniray::train {
+namespace {
+
+// So long an actor may wait before that tells that there is no place for it:
+// the processes of those before it may still be ending.
+constexpr absl::Duration kPlaceGrace = absl::Seconds(1);
+constexpr absl::Duration kTurn = absl::Milliseconds(100);
+
+using States = std::map<std::string, v1::ActorState>;  // By actor_id.
+
+absl::StatusOr<States> ActorStates(const Cluster& cluster) {
+  MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
+                      cluster.GetState());
+  States states;
+  for (const v1::ActorInfo& info : state.actors()) {
+    states[info.actor_id()] = info.state();
+  }
+  return states;
+}
+
+bool HasStarted(const AnyActorHandle& actor) {
+  return actor.WaitReady(absl::ZeroDuration()).ok();
+}
+
+void KillNewcomer(const AnyActorHandle& actor) {
+  const absl::Status killed = actor.Kill();
+  if (!killed.ok()) VLOG(1) << "killing a newcomer: " << killed;
+}
+
+}  // namespace
+
+bool TrainerBase::WaitsForPlace(const AnyActorHandle& actor) const {
+  const absl::StatusOr<States> states = ActorStates(*cluster_);
+  if (!states.ok()) return false;
+  const auto it = states->find(actor.actor_id());
+  return it != states->end() && it->second == v1::ACTOR_STATE_PENDING;
+}
+
+int TrainerBase::TakeInNewcomers() {
+  const int before = static_cast<int>(workers_.size());
+  const absl::Status recruited = Recruit(options_.max_workers - before);
+  if (!recruited.ok()) {
+    context_.Warn(absl::StrCat("no further workers could be made: ",
+                               recruited.message()));
+  }
+  AwaitNewcomers();
+  const auto first_absent =
+      std::find_if_not(newcomers_.begin(), newcomers_.end(), &HasStarted);
+  workers_.insert(workers_.end(), newcomers_.begin(), first_absent);
+  // The next one stays, to take the place that there will be.
+  newcomers_.erase(newcomers_.begin(), first_absent);
+  if (!newcomers_.empty()) {
+    std::for_each(newcomers_.begin() + 1, newcomers_.end(), &KillNewcomer);
+    newcomers_.resize(1);
+  }
+  NoteNumWorkers();
+  return static_cast<int>(workers_.size()) - before;
+}
+
+absl::Status TrainerBase::Recruit(int count) {
+  if (newcomers_.size() < static_cast<size_t>(count)) {
+    run_id_ = NewId("train");  // Names of those that have ended may still live.
+  }
+  while (newcomers_.size() < static_cast<size_t>(count)) {
+    const size_t id = workers_.size() + newcomers_.size();
+    MR_ASSIGN_OR_RETURN(AnyActorHandle newcomer,
+                        CreateCheckedWorker(static_cast<int>(id)));
+    newcomers_.push_back(std::move(newcomer));
+  }
+  return absl::OkStatus();
+}
+
+void TrainerBase::AwaitNewcomers() {
+  const absl::Time begin = absl::Now();
+  while (absl::Now() < begin + options_.start_timeout &&
+         CheckNotStopped().ok()) {
+    const absl::StatusOr<States> states = ActorStates(*cluster_);
+    if (!states.ok()) return;
+    const bool grace = absl::Now() < begin + kPlaceGrace;
+    const auto awaited = std::find_if(
+        newcomers_.begin(), newcomers_.end(), [&](const auto& newcomer) {
+          const auto it = states->find(newcomer.actor_id());
+          if (it == states->end()) return false;
+          return it->second == v1::ACTOR_STATE_STARTING ||
+                 (grace && it->second == v1::ACTOR_STATE_PENDING);
+        });
+    if (awaited == newcomers_.end()) return;
+    awaited->WaitReady(kTurn).IgnoreError();
+  }
+}
+
+absl::Status TrainerBase::Grow() {
+  const int before = static_cast<int>(workers_.size());
+  // Those that have not been synchronised have no weights in common yet.
+  if (before >= options_.max_workers || needs_sync_) return absl::OkStatus();
+  if (!newcomers_.empty()) {
+    const absl::Status ready = newcomers_[0].WaitReady(absl::ZeroDuration());
+    if (!absl::IsUnavailable(ready) && !ready.ok()) return absl::OkStatus();
+    if (ready.ok()) {
+      // It has a place: there may be more.
+      if (TakeInNewcomers() == 0) return absl::OkStatus();
+      LOG(INFO) << "training goes on with " << workers_.size()
+                << " workers, up from " << before;
+      return AfterGrowth(before);
+    }
+    // No node could hold it for long, or it has failed; or the head is away,
+    // and it may live.
+    if (!newcomers_[0].Kill().ok()) return absl::OkStatus();
+    VLOG(1) << "a newcomer has ended: " << ready;
+    newcomers_.clear();
+  }
+  const absl::Status recruited = Recruit(1);
+  if (!recruited.ok()) {
+    context_.Warn(
+        absl::StrCat("no further worker could be made: ", recruited.message()));
+  }
+  return absl::OkStatus();
+}
+
+void TrainerBase::NoteNumWorkers() {
+  num_workers_ = static_cast<int>(workers_.size());
+  context_.set_num_workers(num_workers_);
+  SetNumWorkers(num_workers_);
+}
+
+}  // namespace miniray::train
