@@ -322,8 +322,12 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     if (evaluators_.epoch() == epoch) return absl::OkStatus();
     MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/true));
     if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
-    MR_RETURN_IF_ERROR(
-        Annotate(sync_.SendTo(evaluators_.actors()), "evaluators"));
+    // One by one: with min_workers the server bears that some of several get
+    // nothing.
+    for (size_t i = 0; i < evaluators_.actors().size(); ++i) {
+      MR_RETURN_IF_ERROR(Annotate(sync_.SendTo(evaluators_.actors()[i]),
+                                  absl::StrCat("evaluator ", i)));
+    }
     evaluators_.Begin(epoch, internal::HasConfigEvaluateShard<Worker>
                                  ? &this->config()
                                  : nullptr);
@@ -374,30 +378,29 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     return absl::OkStatus();
   }
 
+  // To all workers, or to this one alone.
+  absl::Status DealData(std::optional<int> only = std::nullopt) {
+    return this->AwaitWorkers(CallLoadDataShard(this->worker_handles(),
+                                                internal::ShardCallOf<Worker>(),
+                                                this->config(), only),
+                              "LoadDataShard");
+  }
+
   absl::Status AfterWorkers() final {
     MR_RETURN_IF_ERROR(sync_.SendWorkerWeights());
-    MR_RETURN_IF_ERROR(this->AwaitWorkers(
-        CallLoadDataShard(this->worker_handles(),
-                          internal::ShardCallOf<Worker>(), this->config()),
-        "LoadDataShard"));
+    MR_RETURN_IF_ERROR(DealData());
     return sync_.SendStart(this->worker_handles());
   }
 
   absl::Status AfterReplacement(int worker_id) final {
-    auto calls = CallLoadDataShard(this->worker_handles(),
-                                   internal::ShardCallOf<Worker>(),
-                                   this->config(), worker_id);
-    MR_RETURN_IF_ERROR(this->AwaitWorkers(std::move(calls), "LoadDataShard"));
-    return sync_.SendTo({this->worker_handles()[worker_id]});
+    MR_RETURN_IF_ERROR(DealData(worker_id));
+    return sync_.SendTo(this->worker_handles()[worker_id]);
   }
 
   absl::Status AfterGrowth(int first_new) final {
-    MR_RETURN_IF_ERROR(this->AwaitWorkers(
-        CallLoadDataShard(this->worker_handles(),
-                          internal::ShardCallOf<Worker>(), this->config()),
-        "LoadDataShard"));
+    MR_RETURN_IF_ERROR(DealData());
     for (int id = first_new; id < this->num_workers(); ++id) {
-      MR_RETURN_IF_ERROR(sync_.SendTo({this->worker_handles()[id]}));
+      MR_RETURN_IF_ERROR(sync_.SendTo(this->worker_handles()[id]));
     }
     return absl::OkStatus();
   }

@@ -25,7 +25,7 @@ std::string Name(int epoch, size_t evaluator) {
 
 void Evaluators::Begin(int epoch, const Config* config) {
   epoch_ = epoch;
-  start_ = absl::Now();
+  start_ = Clock::now();
   duration_ = std::make_shared<std::atomic<int64_t>>(0);
   calls_.clear();
   const int num_shards = static_cast<int>(actors_.size());
@@ -37,7 +37,8 @@ void Evaluators::Begin(int epoch, const Config* config) {
             : actor.CallByName<Metrics>("EvaluateShard", shard, num_shards,
                                         *config));
     calls_.back().state()->OnDone([start = start_, duration = duration_] {
-      const int64_t mine = absl::ToInt64Nanoseconds(absl::Now() - start);
+      const int64_t mine =
+          absl::ToInt64Nanoseconds(absl::FromChrono(Clock::now() - start));
       int64_t longest = duration->load();
       while (mine > longest &&
              !duration->compare_exchange_weak(longest, mine)) {
@@ -52,7 +53,9 @@ absl::StatusOr<std::optional<Evaluators::Outcome>> Evaluators::Collect(
   std::vector<std::shared_ptr<miniray::internal::CallState>> states;
   for (const auto& call : calls_) states.push_back(call.state());
   std::vector<bool> done(states.size());
-  const absl::Time limit = start_ + hang_timeout;
+  const auto time_left = [&] {
+    return hang_timeout - absl::FromChrono(Clock::now() - start_);
+  };
   absl::Status status = ps::AwaitCalls(
       states, actors_, "EvaluateShard", kReminderPeriod,
       [&](size_t i) -> absl::Status {
@@ -61,10 +64,10 @@ absl::StatusOr<std::optional<Evaluators::Outcome>> Evaluators::Collect(
         return Annotate(states[i]->Wait(absl::ZeroDuration()).status(),
                         Name(*epoch_, i));
       },
-      wait ? limit : std::min(limit, absl::Now()));
+      absl::Now() + (wait ? time_left() : absl::ZeroDuration()));
   const auto missing = std::find(done.begin(), done.end(), false);
   if (status.ok() && missing != done.end()) {
-    if (absl::Now() < limit) return std::nullopt;
+    if (time_left() > absl::ZeroDuration()) return std::nullopt;
     status = absl::DeadlineExceededError(absl::StrCat(
         Name(*epoch_, missing - done.begin()), " has not returned for ",
         absl::FormatDuration(hang_timeout),
@@ -81,7 +84,9 @@ absl::StatusOr<std::optional<Evaluators::Outcome>> Evaluators::Collect(
   }
   absl::Duration duration = absl::Nanoseconds(duration_->load());
   // Calls are done a moment before they say so.
-  if (duration == absl::ZeroDuration()) duration = absl::Now() - start_;
+  if (duration == absl::ZeroDuration()) {
+    duration = absl::FromChrono(Clock::now() - start_);
+  }
   (*metrics)["seconds"] = absl::ToDoubleSeconds(duration);
   return Outcome{.epoch = epoch, .metrics = *std::move(metrics)};
 }

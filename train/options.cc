@@ -80,6 +80,14 @@ absl::Status Validate(const TrainerOptions& options) {
                      "evaluate; got ",
                      options.num_evaluators));
   }
+  if (IsElastic(options) &&
+      (options.placement == PlacementStrategy::kStrictPack ||
+       options.placement == PlacementStrategy::kStrictSpread)) {
+    return absl::InvalidArgumentError(
+        "a strict placement does not go with max_workers: the workers beyond "
+        "num_workers get their places one by one, where there is room; use "
+        "kPack or kSpread");
+  }
   if (options.num_evaluators > 0 && IsElastic(options)) {
     return absl::InvalidArgumentError(
         "num_evaluators does not go with max_workers: an evaluator would hold "

@@ -27,9 +27,7 @@ double SecondsSince(absl::Time start) {
 }  // namespace
 
 TrainerBase::TrainerBase(TrainerOptions options)
-    : options_(std::move(options)),
-      cluster_(options_.cluster),
-      num_workers_(options_.num_workers) {}
+    : options_(std::move(options)), cluster_(options_.cluster) {}
 
 TrainerBase::~TrainerBase() { TrainerBase::Shutdown(); }
 
@@ -60,6 +58,7 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   stop_at_.reset();
   num_regroups_ = failures_in_a_row_ = 0;
   heals_ = recovering_ = gives_up_ = false;
+  grows_ = IsElastic(options_);
   failed_worker_ = -1;
   failed_call_ = absl::OkStatus();
   run_ = run;
@@ -243,7 +242,6 @@ absl::StatusOr<AnyActorHandle> TrainerBase::CreateCheckedWorker(int worker_id) {
 absl::Status TrainerBase::StartActors() {
   // What fails here is no worker that has begun, and fails again.
   gives_up_ = true;
-  num_workers_ = options_.num_workers;
   NamedActors actors;
   MR_RETURN_IF_ERROR(
       places_.Reserve(*cluster_, options_.num_workers + options_.num_evaluators,
@@ -266,11 +264,11 @@ absl::Status TrainerBase::StartActors() {
   };
   MR_RETURN_IF_ERROR(await_places());
   const absl::Status started =
-      WaitForStart(*cluster_, actors,
-                   begin + options_.start_timeout - absl::Now(), cancelled);
+      WaitForStart(*cluster_, actors, begin, options_.start_timeout, cancelled);
   if (started.ok()) {
-    if (IsElastic(options_)) TakeInNewcomers();
     NoteNumWorkers();
+    // One of the further workers may be what fails again and again.
+    if (grows_ && failures_in_a_row_ <= 1) TakeInNewcomers();
   }
   if (!absl::IsDeadlineExceeded(started)) return started;
   // A node may have been lost since, and places with it.
@@ -295,9 +293,7 @@ absl::Status TrainerBase::EndActor(const AnyActorHandle& actor,
 }
 
 absl::Status TrainerBase::KillWorkers() {
-  for (; !newcomers_.empty(); newcomers_.pop_back()) {
-    MR_RETURN_IF_ERROR(EndActor(newcomers_.back(), "a newcomer"));
-  }
+  MR_RETURN_IF_ERROR(EndNewcomers());
   for (; !workers_.empty(); workers_.pop_back()) {
     MR_RETURN_IF_ERROR(KillWorker(workers_.size() - 1));
   }

@@ -5,6 +5,7 @@
 #ifndef MINIRAY_TRAIN_TRAINER_BASE_H_
 #define MINIRAY_TRAIN_TRAINER_BASE_H_
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -73,7 +74,9 @@ class TrainerBase {
 
   // With max_workers: as many as there are now, at least
   // TrainerOptions::num_workers.
-  int num_workers() const { return num_workers_; }
+  int num_workers() const {
+    return std::max(options_.num_workers, static_cast<int>(workers_.size()));
+  }
   const TrainerOptions& options() const { return options_; }
 
  protected:
@@ -92,7 +95,8 @@ class TrainerBase {
   // Logs the epoch's metrics.
   virtual void OnEpochEnd(int epoch, const EpochResult& result);
   // An evaluation beside training is done, of an epoch that has ended: now it
-  // is in its metrics. Between epochs, or before OnTrainEnd.
+  // is in its metrics. Between epochs, behind the synchronisation of one that
+  // is evaluated next, or before OnTrainEnd.
   virtual void OnEvaluation(int epoch, const EpochResult& result);
   // A checkpoint is on the disk: between epochs, or before OnTrainEnd. It may
   // have been taken epochs ago.
@@ -248,6 +252,11 @@ class TrainerBase {
   int TakeInNewcomers();
   // So that there are `count` newcomers.
   absl::Status Recruit(int count);
+  // Back to so many workers: one of the others failed with this error when the
+  // data were dealt.
+  absl::Status LeaveOut(int num_workers, const absl::Status& error);
+  // Errors: of the head, which does not answer.
+  absl::Status EndNewcomers();
   // Until each has started or waits for a place.
   void AwaitNewcomers();
   // The number of workers is another.
@@ -328,7 +337,7 @@ class TrainerBase {
   WorkerPlaces places_;
   // With ids behind those of the workers; made, and not taken in.
   std::vector<AnyActorHandle> newcomers_;
-  int num_workers_;
+  bool grows_ = false;  // Newcomers are taken in.
   bool started_ = false;
   bool needs_sync_ = false;
   int current_epoch_ = 0;

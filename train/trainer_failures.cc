@@ -109,16 +109,17 @@ absl::Status TrainerBase::Heal(size_t worker, const absl::Status& error) {
 absl::Status TrainerBase::Replace(size_t worker) {
   MR_RETURN_IF_ERROR(CheckNotStopped());
   MR_RETURN_IF_ERROR(KillWorker(worker));
-  run_id_ = NewId("train");  // The lost one may still have its name.
+  MR_RETURN_IF_ERROR(EndNewcomers());  // They would take its place.
+  run_id_ = NewId("train");            // The lost one may still have its name.
   const int id = static_cast<int>(worker);
   MR_ASSIGN_OR_RETURN(workers_[worker], CreateCheckedWorker(id));
   // Fewer workers do, too.
-  const bool may_shrink = num_workers_ > options_.num_workers;
+  const bool may_shrink = num_workers() > options_.num_workers;
   const absl::Time begin = absl::Now();
   bool has_place = true;
   const absl::Status started = WaitForStart(
       *cluster_, {{ps::WorkerName(worker, workers_[worker]), workers_[worker]}},
-      options_.start_timeout, [&] {
+      begin, options_.start_timeout, [&] {
         has_place = !may_shrink || absl::Now() < begin + kPlaceGrace ||
                     !WaitsForPlace(workers_[worker]);
         return !has_place || !CheckNotStopped().ok();

@@ -39,11 +39,6 @@ bool HasStarted(const AnyActorHandle& actor) {
   return actor.WaitReady(absl::ZeroDuration()).ok();
 }
 
-void KillNewcomer(const AnyActorHandle& actor) {
-  const absl::Status killed = actor.Kill();
-  if (!killed.ok()) VLOG(1) << "killing a newcomer: " << killed;
-}
-
 }  // namespace
 
 bool TrainerBase::WaitsForPlace(const AnyActorHandle& actor) const {
@@ -66,9 +61,10 @@ int TrainerBase::TakeInNewcomers() {
   workers_.insert(workers_.end(), newcomers_.begin(), first_absent);
   // The next one stays, to take the place that there will be.
   newcomers_.erase(newcomers_.begin(), first_absent);
-  if (!newcomers_.empty()) {
-    std::for_each(newcomers_.begin() + 1, newcomers_.end(), &KillNewcomer);
-    newcomers_.resize(1);
+  // One that cannot be ended now, the head being away, may yet start.
+  while (newcomers_.size() > 1 &&
+         EndActor(newcomers_.back(), "a newcomer").ok()) {
+    newcomers_.pop_back();
   }
   NoteNumWorkers();
   return static_cast<int>(workers_.size()) - before;
@@ -90,7 +86,7 @@ absl::Status TrainerBase::Recruit(int count) {
 void TrainerBase::AwaitNewcomers() {
   const absl::Time begin = absl::Now();
   while (absl::Now() < begin + options_.start_timeout &&
-         CheckNotStopped().ok()) {
+         CheckNotStopped().ok() && !StoppedBySignal()) {
     const absl::StatusOr<States> states = ActorStates(*cluster_);
     if (!states.ok()) return;
     const bool grace = absl::Now() < begin + kPlaceGrace;
@@ -109,22 +105,26 @@ void TrainerBase::AwaitNewcomers() {
 absl::Status TrainerBase::Grow() {
   const int before = static_cast<int>(workers_.size());
   // Those that have not been synchronised have no weights in common yet.
-  if (before >= options_.max_workers || needs_sync_) return absl::OkStatus();
+  if (!grows_ || before >= options_.max_workers || needs_sync_) {
+    return absl::OkStatus();
+  }
   if (!newcomers_.empty()) {
     const absl::Status ready = newcomers_[0].WaitReady(absl::ZeroDuration());
-    if (!absl::IsUnavailable(ready) && !ready.ok()) return absl::OkStatus();
+    if (absl::IsDeadlineExceeded(ready)) return absl::OkStatus();
     if (ready.ok()) {
       // It has a place: there may be more.
       if (TakeInNewcomers() == 0) return absl::OkStatus();
       LOG(INFO) << "training goes on with " << workers_.size()
                 << " workers, up from " << before;
-      return AfterGrowth(before);
+      failed_worker_ = -1;
+      const absl::Status dealt = AfterGrowth(before);
+      if (dealt.ok() || failed_worker_ < before) return dealt;
+      return LeaveOut(before, dealt);
     }
     // No node could hold it for long, or it has failed; or the head is away,
     // and it may live.
-    if (!newcomers_[0].Kill().ok()) return absl::OkStatus();
-    VLOG(1) << "a newcomer has ended: " << ready;
-    newcomers_.clear();
+    if (!EndNewcomers().ok()) return absl::OkStatus();
+    LOG(WARNING) << "a further worker could not start: " << ready.message();
   }
   const absl::Status recruited = Recruit(1);
   if (!recruited.ok()) {
@@ -134,10 +134,32 @@ absl::Status TrainerBase::Grow() {
   return absl::OkStatus();
 }
 
+absl::Status TrainerBase::LeaveOut(int num_workers, const absl::Status& error) {
+  grows_ = false;
+  context_.Warn(absl::StrCat(
+      "training goes on with ", num_workers,
+      " workers and takes in no more, since one could not get its share: ",
+      error.message()));
+  MR_RETURN_IF_ERROR(EndNewcomers());
+  for (; workers_.size() > static_cast<size_t>(num_workers);
+       workers_.pop_back()) {
+    MR_RETURN_IF_ERROR(KillWorker(workers_.size() - 1));
+  }
+  NoteNumWorkers();
+  return AfterGrowth(num_workers);
+}
+
+absl::Status TrainerBase::EndNewcomers() {
+  for (; !newcomers_.empty(); newcomers_.pop_back()) {
+    MR_RETURN_IF_ERROR(EndActor(newcomers_.back(), "a newcomer"));
+  }
+  return absl::OkStatus();
+}
+
 void TrainerBase::NoteNumWorkers() {
-  num_workers_ = static_cast<int>(workers_.size());
-  context_.set_num_workers(num_workers_);
-  SetNumWorkers(num_workers_);
+  const int num_workers = static_cast<int>(workers_.size());
+  context_.set_num_workers(num_workers);
+  SetNumWorkers(num_workers);
 }
 
 }  // namespace miniray::train

@@ -51,9 +51,8 @@ std::string Reasons(const Cluster& cluster, const NamedActors& actors,
 }  // namespace
 
 absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
-                          absl::Duration timeout,
+                          absl::Time begin, absl::Duration timeout,
                           absl::FunctionRef<bool()> cancelled) {
-  const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + timeout;
   bool logged = false;
   std::vector<size_t> waiting;

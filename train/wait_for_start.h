@@ -20,11 +20,11 @@ using NamedActors = std::vector<std::pair<std::string, AnyActorHandle>>;
 // Blocks until all are ready; says once in the log, after 5 s, what it waits
 // for.
 //
-// cancelled: asked several times a second.
+// begin: what `timeout` counts from. cancelled: asked several times a second.
 // Errors: of the first actor found dead, at once. DEADLINE_EXCEEDED after
 // `timeout`, with how many started and what the others wait for. CANCELLED.
 absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
-                          absl::Duration timeout,
+                          absl::Time begin, absl::Duration timeout,
                           absl::FunctionRef<bool()> cancelled);
 
 }  // namespace miniray::train

@@ -87,15 +87,14 @@ absl::Status WeightSync::SendStart(
       "start of the synchronisation");
 }
 
-absl::Status WeightSync::SendTo(
-    const std::vector<AnyActorHandle>& actors) const {
+absl::Status WeightSync::SendTo(const AnyActorHandle& actor) const {
   MR_ASSIGN_OR_RETURN(
       const ps::SyncStats stats,
       Await(server_.With(Retries()).Call<&ps::ParameterServer::GetStats>()));
   if (!stats.initialized) return absl::OkStatus();
   return Annotate(
       Await(server_.With(Retries()).Call<&ps::ParameterServer::PushToWorkers>(
-          actors)),
+          std::vector<AnyActorHandle>{actor})),
       "the weights of the last synchronisation");
 }
 

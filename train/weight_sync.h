@@ -58,7 +58,7 @@ class WeightSync {
 
   // Gives a worker that has been made anew, or evaluators, what all had after
   // the last synchronisation; nothing, if there was none and no common start.
-  absl::Status SendTo(const std::vector<AnyActorHandle>& actors) const;
+  absl::Status SendTo(const AnyActorHandle& actor) const;
 
   // Kills the parameter server. Idempotent. Errors: UNAVAILABLE or
   // DEADLINE_EXCEEDED, the head does not answer: it may still live, and Stop

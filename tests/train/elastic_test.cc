@@ -1,5 +1,6 @@
 // max_workers: nodes join and leave, and each epoch has every sample once.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,10 +46,13 @@ constexpr int kItems = 12;
 // Its model is one number x, to which an epoch adds the number of its samples.
 class ElasticWorker {
  public:
-  explicit ElasticWorker(int worker_id) : worker_id_(worker_id) {}
+  // has_data: or it cannot load its share.
+  ElasticWorker(int worker_id, bool has_data)
+      : worker_id_(worker_id), has_data_(has_data) {}
 
   absl::Status LoadDataShard(int shard_id, int num_shards) {
     if (shard_id != worker_id_) return absl::InternalError("another's shard");
+    if (!has_data_) return absl::NotFoundError("no data on this node");
     MR_ASSIGN_OR_RETURN(items_, ShardItems(kItems, shard_id, num_shards, {}));
     return absl::OkStatus();
   }
@@ -80,14 +84,16 @@ class ElasticWorker {
 
  private:
   const int worker_id_;
+  const bool has_data_;
   float x_ = -1000;  // As a newcomer that got no weights has it.
   std::vector<int64_t> items_;
   std::string loaded_;
 };
-MINIRAY_ACTOR(ElasticWorker, Constructor<int>, &ElasticWorker::LoadDataShard,
-              &ElasticWorker::TrainEpoch, &ElasticWorker::GetWeights,
-              &ElasticWorker::SetWeights, &ElasticWorker::SaveCheckpoint,
-              &ElasticWorker::LoadCheckpoint, &ElasticWorker::Loaded);
+MINIRAY_ACTOR(ElasticWorker, Constructor<int, bool>,
+              &ElasticWorker::LoadDataShard, &ElasticWorker::TrainEpoch,
+              &ElasticWorker::GetWeights, &ElasticWorker::SetWeights,
+              &ElasticWorker::SaveCheckpoint, &ElasticWorker::LoadCheckpoint,
+              &ElasticWorker::Loaded);
 
 class ElasticTrainer : public DataParallelTrainer<ElasticWorker> {
  public:
@@ -95,12 +101,13 @@ class ElasticTrainer : public DataParallelTrainer<ElasticWorker> {
 
   // With the workers that the epoch was trained by; true ends training.
   std::function<bool(int epoch, int num_workers)> at_epoch_end;
+  int without_data = -1;  // A worker's id.
 
  protected:
   absl::StatusOr<ActorHandle<ElasticWorker>> CreateWorker(
       int worker_id, const Config& config) override {
-    return cluster().CreateActor<ElasticWorker>(WorkerOptions(worker_id),
-                                                worker_id);
+    return cluster().CreateActor<ElasticWorker>(
+        WorkerOptions(worker_id), worker_id, worker_id != without_data);
   }
   void OnEpochEnd(int epoch, const EpochResult& result) override {
     EXPECT_THAT(result.per_worker, SizeIs(num_workers()));
@@ -231,6 +238,60 @@ TEST_F(ElasticTest, ShrinksWhenANodeLeavesAndGrowsAgain) {
   }
 }
 
+// The room that a crashed worker leaves goes to who replaces it, and not to the
+// newcomer that waits for some.
+TEST_F(ElasticTest, ACrashedWorkerIsReplacedWhileANewcomerWaits) {
+  std::unique_ptr<DriverProcess> node = Node("a", 2);
+  TrainerOptions options = Options(1, 4);
+  options.failure.policy = FailurePolicy::kHeal;
+  ElasticTrainer trainer(options);
+  trainer.at_epoch_end = [&](int epoch, int num_workers) {
+    EXPECT_EQ(num_workers, 3);
+    if (epoch != 2) return false;
+    const v1::GetClusterStateResponse state = nodes_.head().GetState();
+    EXPECT_EQ(std::count_if(state.actors().begin(), state.actors().end(),
+                            [](const v1::ActorInfo& actor) {
+                              return actor.state() == v1::ACTOR_STATE_PENDING;
+                            }),
+              1);
+    const int64_t pid = nodes_.Info(trainer.workers()[2]).pid();
+    EXPECT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+    return false;
+  };
+  const auto result = trainer.Train({.epochs = 6});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->failures, SizeIs(1));
+  EXPECT_THAT(Runs(Check(result->history)), ElementsAre(3));
+  EXPECT_THAT(result->history, SizeIs(6));
+}
+
+TEST_F(ElasticTest, ANewcomerWithoutDataIsLeftOut) {
+  ElasticTrainer trainer(Options(1, 3));
+  trainer.without_data = 2;
+  std::unique_ptr<DriverProcess> node;
+  int left_out = -1;
+  trainer.at_epoch_end = [&](int epoch, int num_workers) {
+    if (epoch == 1) node = Node("a", 2);
+    // The last to leave is not dead at once.
+    const v1::GetClusterStateResponse state = nodes_.head().GetState();
+    const auto dead =
+        std::count_if(state.actors().begin(), state.actors().end(),
+                      [](const v1::ActorInfo& actor) {
+                        return actor.state() == v1::ACTOR_STATE_DEAD;
+                      });
+    if (node != nullptr && dead >= 3 && left_out < 0) left_out = epoch;
+    return left_out >= 0 && epoch >= left_out + 3;
+  };
+  const auto result = trainer.Train({.epochs = 2000});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->failures, IsEmpty());
+  EXPECT_LT(result->history.size(), 2000);
+  EXPECT_THAT(Runs(Check(result->history)), ElementsAre(1));
+  EXPECT_THAT(result->warnings,
+              ElementsAre(AllOf(HasSubstr("goes on with 1 workers"),
+                                HasSubstr("no data on this node"))));
+}
+
 TEST_F(ElasticTest, BelowTheLeastNumberTrainSaysWhatIsMissing) {
   std::unique_ptr<DriverProcess> node = Node("a", 2);
   TrainerOptions options = Options(2, 3);
@@ -289,6 +350,9 @@ TEST_F(ElasticTest, OptionsThatCannotBe) {
   TrainerOptions options = Options(1, 2);
   options.failure.max_failures = 0;
   refused(options, "max_workers needs failure.max_failures above 0");
+  options = Options(1, 2);
+  options.placement = PlacementStrategy::kStrictSpread;
+  refused(options, "a strict placement does not go with max_workers");
   options = Options(1, 2);
   options.server_options.num_shards = 2;
   refused(options, "max_workers is set, and server_options");
