@@ -23,13 +23,18 @@ class Talker {
     for (int64_t i = 0; i < lines; ++i) std::printf("line %ld\n", i);
     std::fflush(stdout);
   }
+  // Whether its process has an actor class of that name.
+  bool Knows(const std::string& class_name) {
+    return miniray::internal::ActorRegistry::Get().Find(class_name).ok();
+  }
   void SayAndDie(const std::string& text) {
     std::cout << text << std::endl;
     _exit(3);
   }
 };
 MINIRAY_ACTOR(Talker, Constructor<>, &Talker::Pid, &Talker::Say,
-              &Talker::Mumble, &Talker::Count, &Talker::SayAndDie);
+              &Talker::Mumble, &Talker::Count, &Talker::Knows,
+              &Talker::SayAndDie);
 
 constexpr absl::Duration kTimeout = absl::Seconds(40);
 
@@ -56,6 +61,11 @@ absl::Status Run(const std::string& what, const std::string& text,
   } else if (what == "count") {
     MR_RETURN_IF_ERROR(
         talker.Call<&Talker::Count>(std::stoll(text)).Get(kTimeout));
+  } else if (what == "knows") {
+    MR_ASSIGN_OR_RETURN(const bool knows,
+                        talker.Call<&Talker::Knows>(text).Get(kTimeout));
+    std::cout << "the actor " << (knows ? "knows" : "does not know") << " it"
+              << std::endl;
   } else if (what == "die") {
     (void)talker.Call<&Talker::SayAndDie>(text).Get(kTimeout);
   } else if (what == "wait") {

@@ -1,5 +1,6 @@
 // `miniray submit` and `miniray job`, with real processes.
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -130,6 +131,32 @@ class JobsTest : public CommandTest {
     return found;
   }
 
+  // Files of packages on the node, each with its inode and time of birth, which
+  // another one with the same name has not.
+  std::set<std::string> FetchedPackages() const {
+    std::set<std::string> found;
+    std::error_code error;
+    for (const auto& session :
+         std::filesystem::directory_iterator(runtime_dir(), error)) {
+      // The head's own are what it was sent.
+      if (absl::StartsWith(session.path().filename().string(), "head-")) {
+        continue;
+      }
+      for (const auto& file : std::filesystem::directory_iterator(
+               session.path() / "packages", error)) {
+        struct statx info;
+        if (file.is_regular_file() &&
+            statx(AT_FDCWD, file.path().c_str(), 0, STATX_INO | STATX_BTIME,
+                  &info) == 0) {
+          found.insert(absl::StrCat(file.path().filename().string(), " ",
+                                    info.stx_ino, " ", info.stx_btime.tv_sec,
+                                    ".", info.stx_btime.tv_nsec));
+        }
+      }
+    }
+    return found;
+  }
+
   std::string address_;
   pid_t daemon_ = 0;
 };
@@ -194,9 +221,71 @@ TEST_F(JobsTest, TheWorkingFolderTravels) {
   }
   EXPECT_EQ(ReadFile(folder + "/data/in").value(), "content\n");
   EXPECT_TRUE(Eventually([this] { return JobFolders().empty(); }));
-  // Sent once.
-  const CommandResult packages = Run({"list", "packages", "--format", "json"});
-  EXPECT_EQ(packages.exit_code, 0) << packages.err;
+}
+
+// An unchanged folder is sent to the head once, and fetched by the node once.
+TEST_F(JobsTest, TheWorkingFolderIsCached) {
+  const std::string folder = runtime_dir() + "/folder";
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/in", "first\n").ok());
+  const std::vector<std::string> command = {
+      "submit", "--working_dir", folder, "--timeout=20", "--", "cat", "in"};
+  CommandResult result = Run(command);
+  EXPECT_EQ(result.out, "first\n") << result.err;
+  const std::set<std::string> fetched = FetchedPackages();
+  // The folder, and the program.
+  EXPECT_EQ(fetched.size(), 2);
+
+  // Now nothing can be sent.
+  setenv("MINIRAY_FAULTS", "Head/PutPackage:drop_request=1", 1);
+  result = Run(command);
+  EXPECT_EQ(result.out, "first\n") << result.err;
+  ASSERT_TRUE(WriteFileAtomically(folder + "/in", "second\n").ok());
+  result = Run(command);
+  unsetenv("MINIRAY_FAULTS");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(FetchedPackages(), fetched);
+
+  result = Run(command);
+  EXPECT_EQ(result.out, "second\n") << result.err;
+  EXPECT_EQ(FetchedPackages().size(), fetched.size() + 1);
+}
+
+// Plug-ins in the folder, named on the program's own command line.
+TEST_F(JobsTest, PluginsTravelWithTheWorkingFolder) {
+  const std::string folder = runtime_dir() + "/folder";
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  for (const std::string name : {"libguest_plugin.so", "libbroken_plugin.so"}) {
+    std::filesystem::copy_file(RunfilePath("tests/runtime/worker/" + name),
+                               folder + "/" + name);
+  }
+  auto submit = [&](const std::string& job_id,
+                    const std::vector<std::string>& plugin) {
+    std::vector<std::string> command = {"submit",
+                                        "--working_dir",
+                                        folder,
+                                        "--job_id",
+                                        job_id,
+                                        "--",
+                                        RunfilePath("tests/tools/job_program")};
+    command.insert(command.end(), plugin.begin(), plugin.end());
+    command.insert(command.end(), {"knows", "miniray::Guest"});
+    return Run(command);
+  };
+  CommandResult result = submit("without", {});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the actor does not know it"));
+  result = submit("with", {"--plugin", "libguest_plugin.so"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the actor knows it"));
+  result = submit("broken", {"--plugin", "libbroken_plugin.so"});
+  EXPECT_EQ(result.exit_code, 2);
+  const nlohmann::json job = Job("broken");
+  EXPECT_EQ(job["state"], "JOB_STATE_FAILED");
+  EXPECT_THAT(std::string(job["cause"]),
+              AllOf(HasSubstr("plug-in libbroken_plugin.so"),
+                    HasSubstr("elsewhere::NobodyHasThis(int)")));
 }
 
 TEST_F(JobsTest, ATooLargeFolderIsRefusedBeforeItIsSent) {

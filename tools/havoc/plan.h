@@ -23,6 +23,14 @@ enum class FaultKind {
   kCutDriverNode,  // the same between driver and node
 };
 
+inline constexpr FaultKind kFaultKinds[] = {
+    FaultKind::kKillActor,     FaultKind::kPauseActor,
+    FaultKind::kKillDaemon,    FaultKind::kPauseDaemon,
+    FaultKind::kKillTemplate,  FaultKind::kKillHead,
+    FaultKind::kPauseHead,     FaultKind::kCutHeadNode,
+    FaultKind::kCutDriverNode,
+};
+
 struct Fault {
   absl::Duration at;  // since the start
   FaultKind kind = FaultKind::kKillActor;

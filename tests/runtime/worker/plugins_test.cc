@@ -22,6 +22,7 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
@@ -127,6 +128,18 @@ TEST_F(PluginsTest, AnotherVersionIsNamed) {
         message,
         AllOf(HasSubstr("plug-in libgiven.so"), HasSubstr("miniray 9.8.7"),
               HasSubstr(absl::StrCat("this program is \"miniray ", kVersion))));
+  }
+}
+
+TEST_F(PluginsTest, AnotherCxxAbiIsNamed) {
+  const std::string path = Built("libold_abi_plugin.so");
+  for (const std::string& message :
+       {internal::LoadPlugin(path, "libgiven.so").ToString(),
+        RefusalOnTheNode(path)}) {
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("plug-in libgiven.so"),
+                      ContainsRegex("built for .*C\\+\\+ ABI [0-9]+/0"),
+                      ContainsRegex("this program is .*/1,")));
   }
 }
 
