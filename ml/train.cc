@@ -24,6 +24,7 @@
 #include "ml/cli/blas_check.h"
 #include "ml/cli/flags.h"
 #include "ml/cli/progress_bar.h"
+#include "ml/cli/train_loop_flags.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/gan/architecture.h"
 #include "ml/gan/training_run.h"
@@ -94,6 +95,9 @@ ABSL_FLAG(std::string, resume, "never",
 namespace miniray::ml {
 namespace {
 
+constexpr char kDistributed[] = "Distributed mode";
+constexpr char kRunFolder[] = "Run folder and checkpoints (distributed mode)";
+
 ProgramHelp Help() {
   return {
       .name = "train",
@@ -105,12 +109,13 @@ ProgramHelp Help() {
       .groups = {{"Training",
                   {"mode", "epochs", "batch_size", "latent_dim", "lr",
                    "label_smoothing", "seed", "threads", "save_dir"}},
+                 {"The training step", TrainLoopFlags()},
                  {"Data", {"dataset", "data_dir", "limit"}},
-                 {"Distributed mode",
+                 {kDistributed,
                   {"workers", "sync_interval", "sync_strategy", "momentum",
                    "sync_options", "sharding", "num_cpus_per_worker",
                    "start_timeout", "job_id"}},
-                 {"Run folder and checkpoints (distributed mode)",
+                 {kRunFolder,
                   {"storage_path", "name", "checkpoint_every", "num_to_keep",
                    "resume"}}},
       .other_flags = {{"address=HOST:PORT",
@@ -224,7 +229,7 @@ absl::Status SetStorageFromFlags(train::TrainerOptions* trainer) {
 }
 
 // Checks the flags and returns what they say; connects to nothing.
-absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
+absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   constexpr int64_t kMaxWorkers = 10000;
   constexpr int64_t kMaxEpochs = 1000000;
   TrainingRunOptions options;
@@ -282,6 +287,8 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
         absl::StrCat("--label-smoothing is ", worker.label_smoothing,
                      "; expected 0 or more and less than 1"));
   }
+  MR_ASSIGN_OR_RETURN(worker.loop, TrainLoopOptionsFromFlags(options.epochs));
+  MR_ASSIGN_OR_RETURN(worker.device, DeviceFromFlags());
   worker.seed = absl::GetFlag(FLAGS_seed);
 
   train::TrainerOptions& trainer = options.trainer;
@@ -317,12 +324,15 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags() {
         "contiguous, strided, shuffled or by_class");
   }
   worker.sharding = absl::GetFlag(FLAGS_sharding);
-  MR_RETURN_IF_ERROR(SetStorageFromFlags(&trainer));
-  if (!options.distributed && !trainer.storage_path.empty()) {
+  for (const char* group : {kDistributed, kRunFolder}) {
+    const std::string flag = FirstChanged(help, group);
+    if (options.distributed || flag.empty()) continue;
     return absl::InvalidArgumentError(
-        "--storage-path has no effect with --mode=single; add "
-        "--mode=distributed, with --workers=1 for one worker");
+        absl::StrCat(flag,
+                     " has no effect with --mode=single; add "
+                     "--mode=distributed, with --workers=1 for one worker"));
   }
+  MR_RETURN_IF_ERROR(SetStorageFromFlags(&trainer));
   return options;
 }
 
@@ -352,7 +362,7 @@ int Main(int argc, char** argv) {
   if (const auto exit_code = ParseCommandLine(help, argc, argv)) {
     return *exit_code;
   }
-  const absl::StatusOr<TrainingRunOptions> options = OptionsFromFlags();
+  const absl::StatusOr<TrainingRunOptions> options = OptionsFromFlags(help);
   if (!options.ok()) return Fail(help, options.status(), kExitUsage);
   if (const std::string warning = BlasWarning(); !warning.empty()) {
     std::cerr << help.name << ": " << warning << std::endl;

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "train/optional_methods.h"
 #include "train/trainer_base.h"
 #include "train/worker_contract.h"
@@ -49,8 +50,10 @@ class BaseTrainer : public TrainerBase {
   //
   // The class has GetProgress (optional_methods.h), and CreateWorker takes its
   // options from WorkerOptions.
-  // Errors: of the first worker that does not answer.
-  absl::StatusOr<std::vector<Progress>> WorkerProgress() const {
+  // Errors: of the first worker that does not answer; DEADLINE_EXCEEDED, one
+  // has not within `timeout`.
+  absl::StatusOr<std::vector<Progress>> WorkerProgress(
+      absl::Duration timeout = absl::InfiniteDuration()) const {
     static_assert(internal::HasProgress<Worker>,
                   "the worker class needs `train::Progress GetProgress() "
                   "const` (or absl::StatusOr of it), listed in its "
@@ -62,7 +65,7 @@ class BaseTrainer : public TrainerBase {
         refs.push_back(worker.template Call<&Worker::GetProgress>());
       }
     }
-    return GetAll(refs);
+    return GetAll(refs, timeout);
   }
 
   void Shutdown() override {

@@ -24,32 +24,12 @@ struct SavedState {
 };
 MINIRAY_STRUCT(SavedState, version, steps, epoch, base_lrs, scaler);
 
-absl::Status CheckLimit(absl::string_view field, double value) {
-  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value,
-                   "; expected a finite number above 0, or 0 for none"));
-}
-
 bool IsScheduled(const LrSchedule& schedule) {
   return schedule.kind != LrSchedule::Kind::kConstant ||
          schedule.warmup_steps > 0;
 }
 
 }  // namespace
-
-absl::Status Validate(const TrainLoopOptions& options) {
-  if (options.accumulate < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "accumulate is ", options.accumulate, "; expected 1 batch or more"));
-  }
-  MR_RETURN_IF_ERROR(CheckLimit("clip_norm", options.clip_norm));
-  MR_RETURN_IF_ERROR(CheckLimit("clip_value", options.clip_value));
-  if (options.loss_scaler.has_value()) {
-    MR_RETURN_IF_ERROR(Validate(*options.loss_scaler));
-  }
-  return Validate(options.schedule);
-}
 
 absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
     torch::optim::Optimizer& optimizer, TrainLoopOptions options) {

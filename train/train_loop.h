@@ -37,49 +37,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
-#include "runtime/wire/codec.h"
 #include "torch/optim/optimizer.h"
 #include "train/epoch_meter.h"
 #include "train/loss_scaler.h"
-#include "train/lr_schedule.h"
 #include "train/metrics.h"
-#include "train/mixed_precision.h"
+#include "train/train_loop_options.h"
 
 namespace miniray::train {
-
-// What happens where a loss, or a gradient that is looked at, is not finite.
-// Gradients are looked at where they are clipped or unscaled.
-enum class OnNonFinite {
-  kError,  // Step returns ABORTED.
-  kSkip,   // No step is taken; see "skipped_steps".
-};
-
-enum class ScheduleUnit { kStep, kEpoch };
-
-// May be an argument of a worker's constructor.
-struct TrainLoopOptions {
-  // Calls of Step whose gradients make one step of the optimizer. Whatever the
-  // sizes of these batches, the gradient is that of the mean over all their
-  // samples, as of one big batch (but for rounding, and for modules like
-  // BatchNorm that look at the batch as a whole).
-  int64_t accumulate = 1;
-  Precision precision = Precision::kFloat32;
-  // kFloat16 has one in any case.
-  std::optional<LossScalerOptions> loss_scaler;
-  // See gradient_clipping.h; 0: not. By value first, where both are set.
-  double clip_norm = 0;
-  double clip_value = 0;
-  OnNonFinite on_non_finite = OnNonFinite::kError;
-  // Of every parameter group, on top of its own learning rate. A constant one
-  // without a warm-up leaves the optimizer's learning rates alone.
-  LrSchedule schedule;
-  ScheduleUnit schedule_unit = ScheduleUnit::kStep;
-};
-MINIRAY_STRUCT(TrainLoopOptions, accumulate, precision, loss_scaler, clip_norm,
-               clip_value, on_non_finite, schedule, schedule_unit);
-
-// INVALID_ARGUMENT with the field and what it may be.
-absl::Status Validate(const TrainLoopOptions& options);
 
 struct StepResult {
   double loss = 0;  // As the function returned it; may be non-finite (kSkip).
@@ -144,8 +108,11 @@ class TrainLoop {
   }
 
   int64_t steps() const { return steps_; }  // Taken so far, over all epochs.
-  double lr() const;                        // The first group's, now.
-  double loss_scale() const {               // 1 without a scaler.
+  // Goes on in the schedule as if so many had been taken: for the successor of
+  // a lost worker, and where epochs have equally many steps. Between epochs.
+  void set_steps(int64_t steps) { steps_ = steps; }
+  double lr() const;           // The first group's, now.
+  double loss_scale() const {  // 1 without a scaler.
     return scaler_.has_value() ? scaler_->scale() : 1;
   }
   const TrainLoopOptions& options() const { return options_; }

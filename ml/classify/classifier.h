@@ -13,7 +13,10 @@
 #include "absl/status/statusor.h"
 #include "ml/data/image_dataset.h"
 #include "runtime/tensor/tensor_codec.h"
-#include "runtime/wire/codec.h"
+#include "train/checkpoint.h"
+#include "train/epoch_meter.h"
+#include "train/metrics.h"
+#include "train/train_loop_options.h"
 
 namespace miniray::ml {
 
@@ -25,7 +28,10 @@ struct ClassifierOptions {
   // FedProx (train/fedprox.h): how strongly steps are drawn to the weights that
   // SetWeights brought last; 0: not at all.
   double fedprox_mu = 0;
-  uint64_t seed = 1;  // Of the first weights.
+  double lr = 0.1;
+  train::TrainLoopOptions loop;
+  std::string device = "auto";  // See train::ChooseDevice.
+  uint64_t seed = 1;            // Of the first weights.
 };
 
 struct Evaluation {
@@ -35,22 +41,31 @@ struct Evaluation {
 
 //   logits = output(relu(hidden(x))),  x in [-1, 1]
 //
-// with two linear layers. Not thread-safe. Methods may throw what LibTorch
-// throws.
+// with two linear layers. Not thread-safe but for Now. Methods may throw what
+// LibTorch throws.
 class Classifier {
  public:
-  // Errors: INVALID_ARGUMENT, a size below 1, an unknown optimizer, or a
-  // fedprox_mu that is negative or not finite.
+  // Errors: INVALID_ARGUMENT, a size below 1, an unknown optimizer, a
+  // fedprox_mu that is negative or not finite, or an lr that is not above 0.
+  // Those of train::ChooseDevice and TrainLoop.
   static absl::StatusOr<std::unique_ptr<Classifier>> Create(
       const ClassifierOptions& options);
   ~Classifier();
 
-  // One step of the optimizer on a batch of B images, with this learning rate.
-  // Returns the mean cross-entropy before it.
-  absl::StatusOr<double> TrainStep(const ImageBatch& batch, double lr);
+  // Steps are taken between BeginEpoch and EndEpoch; see TrainLoop.
+  // images: that the epoch will have, if known.
+  void BeginEpoch(int epoch, int64_t images = 0);
+  // Trains on a batch of B images. Returns the mean cross-entropy before it.
+  // Errors: ABORTED, it is not finite, and others of TrainLoop::Step.
+  absl::StatusOr<double> TrainStep(const ImageBatch& batch);
+  absl::StatusOr<train::Metrics> EndEpoch();
+  // How far the epoch is. From any thread.
+  train::Progress Now() const;
+  // See TrainLoop.
+  void set_steps(int64_t steps);
 
-  // The first half of a step: returns the loss, and the gradients stay with the
-  // model until the next call.
+  // What a step does first, for a server that does the rest: returns the loss,
+  // and the gradients stay with the model until the next call.
   double ComputeGradients(const ImageBatch& batch);
   // They are valid until then; of FedProx there is nothing in them.
   ReadOnly<NamedTensors> Gradients() const;
@@ -59,11 +74,17 @@ class Classifier {
 
   // "hidden.weight" and so on; copies.
   NamedTensors Weights() const;
-  // The model's own memory, shared with other processes of the machine.
+  // On the CPU: the model's own memory, shared with other processes of the
+  // machine.
   ReadOnly<NamedTensors> LendWeights() const;
   // The optimizer goes on with what it remembers.
   // Errors: INVALID_ARGUMENT, with the first tensor that does not fit.
   absl::Status SetWeights(const NamedTensors& weights);
+
+  // All that training goes on from, as files of a checkpoint. Between epochs.
+  // Errors: as Gan's (ml/gan/gan.h).
+  absl::StatusOr<train::CheckpointFiles> SaveState();
+  absl::Status LoadState(const train::CheckpointFiles& files);
 
  private:
   struct Model;

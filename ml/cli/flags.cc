@@ -231,6 +231,19 @@ absl::StatusOr<ParsedArguments> ParseFlags(const ProgramHelp& help,
   return ParsedArguments::kRun;
 }
 
+std::string FirstChanged(const ProgramHelp& help, absl::string_view title) {
+  for (const ProgramHelp::Group& group : help.groups) {
+    if (group.title != title) continue;
+    for (const std::string& name : group.flags) {
+      const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+      if (flag != nullptr && flag->CurrentValue() != flag->DefaultValue()) {
+        return absl::StrCat("--", WithDashes(name));
+      }
+    }
+  }
+  return "";
+}
+
 std::optional<int> ParseCommandLine(const ProgramHelp& help, int argc,
                                     char** argv) {
   const absl::StatusOr<ParsedArguments> parsed =

@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace miniray::ml {
@@ -61,6 +62,10 @@ enum class ParsedArguments { kRun, kHelp };
 // any argument that is no flag.
 absl::StatusOr<ParsedArguments> ParseFlags(const ProgramHelp& help,
                                            absl::Span<const char* const> args);
+
+// The first flag of the group of that title that does not have its default
+// value, as a user spells it ("--workers"); empty: all have.
+std::string FirstChanged(const ProgramHelp& help, absl::string_view title);
 
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;

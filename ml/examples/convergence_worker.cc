@@ -11,6 +11,7 @@
 #include "ml/data/mix64.h"
 #include "ml/data/skewed_shard.h"
 #include "runtime/base/status_macros.h"
+#include "train/lr_schedule.h"
 
 namespace miniray::ml {
 namespace {
@@ -24,6 +25,13 @@ enum class Stream : uint64_t { kWeights = 0, kShards = 1, kOrder = 2 };
 uint64_t StreamSeed(uint64_t seed, Stream stream, int id = 0) {
   return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
                (static_cast<uint64_t>(id) << 8));
+}
+
+// Falls linearly, to 0 after the last step.
+train::LrSchedule Schedule(const ConvergenceWorkerOptions& options) {
+  if (options.steps < 1) return {};
+  return {.kind = train::LrSchedule::Kind::kLinear,
+          .total_steps = options.steps};
 }
 
 NamedTensors Spoilt(NamedTensors weights, double factor) {
@@ -74,6 +82,9 @@ absl::Status ConvergenceWorker::LoadDataShard(int shard_id, int num_shards) {
                         .classes = all.num_classes(),
                         .optimizer = options_.optimizer,
                         .fedprox_mu = options_.fedprox_mu,
+                        .lr = options_.lr,
+                        .loop = {.schedule = Schedule(options_)},
+                        .device = options_.device,
                         .seed = StreamSeed(options_.seed, Stream::kWeights)}));
   return absl::OkStatus();
 }
@@ -81,19 +92,15 @@ absl::Status ConvergenceWorker::LoadDataShard(int shard_id, int num_shards) {
 absl::StatusOr<train::Metrics> ConvergenceWorker::TrainEpoch(int epoch) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   const int64_t first = epoch * options_.steps_per_epoch;
-  double loss = 0;
+  classifier_->BeginEpoch(epoch,
+                          options_.steps_per_epoch * sampler_->batch_size());
+  // Also of a successor, whose own first step this is.
+  classifier_->set_steps(first);
   for (int64_t step = first; step < first + options_.steps_per_epoch; ++step) {
     MR_ASSIGN_OR_RETURN(const ImageBatch batch, BatchOf(step));
-    const double left =
-        1 - static_cast<double>(step) / static_cast<double>(options_.steps);
-    MR_ASSIGN_OR_RETURN(const double step_loss,
-                        classifier_->TrainStep(batch, options_.lr * left));
-    loss += step_loss;
+    MR_RETURN_IF_ERROR(classifier_->TrainStep(batch).status());
   }
-  const auto steps = static_cast<double>(options_.steps_per_epoch);
-  return train::Metrics{{"loss", loss / steps},
-                        {train::kSamplesMetric,
-                         steps * static_cast<double>(sampler_->batch_size())}};
+  return classifier_->EndEpoch();
 }
 
 absl::StatusOr<ImageBatch> ConvergenceWorker::BatchOf(int64_t step) {
@@ -147,6 +154,17 @@ absl::Status ConvergenceWorker::SetWeights(
     const ReadOnly<NamedTensors>& weights) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   return classifier_->SetWeights(weights.value);
+}
+
+absl::StatusOr<train::CheckpointFiles> ConvergenceWorker::SaveCheckpoint() {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->SaveState();
+}
+
+absl::Status ConvergenceWorker::LoadCheckpoint(
+    const train::CheckpointFiles& files) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->LoadState(files);
 }
 
 absl::Status ConvergenceWorker::CheckLoaded() const {

@@ -16,6 +16,7 @@
 #include "ml/data/image_dataset.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
+#include "train/checkpoint.h"
 #include "train/metrics.h"
 
 namespace miniray::ml {
@@ -40,12 +41,13 @@ struct ConvergenceWorkerOptions {
   double fedprox_mu = 0;
   int64_t steps = 0;            // Of the whole run.
   int64_t steps_per_epoch = 0;  // From one synchronisation to the next.
+  std::string device = "auto";  // See train::ChooseDevice.
   uint64_t seed = 1;            // The same for all workers of a run.
   Fault fault = Fault::kNone;
 };
 MINIRAY_STRUCT(ConvergenceWorkerOptions, dataset, data_dir, limit, skew,
                batch_size, hidden, optimizer, lr, fedprox_mu, steps,
-               steps_per_epoch, seed, fault);
+               steps_per_epoch, device, seed, fault);
 
 // Not thread-safe. The same options and shard give the same weights.
 class ConvergenceWorker {
@@ -57,7 +59,7 @@ class ConvergenceWorker {
 
   // The other methods return FAILED_PRECONDITION before LoadDataShard.
 
-  // Takes steps_per_epoch steps; returns their mean loss, and the samples.
+  // Takes steps_per_epoch steps; returns what TrainLoop::EndEpoch does.
   absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
 
   // Computes the gradients of one step, with the batch that TrainEpoch would
@@ -70,6 +72,11 @@ class ConvergenceWorker {
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() const;
   absl::StatusOr<int64_t> NumSamples() const;
   absl::Status SetWeights(const ReadOnly<NamedTensors>& weights);
+
+  // For checkpoints of a trainer. The order of the images needs no place in
+  // them: it is a function of the step.
+  absl::StatusOr<train::CheckpointFiles> SaveCheckpoint();
+  absl::Status LoadCheckpoint(const train::CheckpointFiles& files);
 
   // Null before LoadDataShard.
   const Classifier* classifier() const { return classifier_.get(); }
@@ -91,7 +98,9 @@ MINIRAY_ACTOR(ConvergenceWorker, Constructor<ConvergenceWorkerOptions>,
               &ConvergenceWorker::ComputeGradients,
               &ConvergenceWorker::LendGradients, &ConvergenceWorker::GetWeights,
               &ConvergenceWorker::LendWeights, &ConvergenceWorker::NumSamples,
-              &ConvergenceWorker::SetWeights);
+              &ConvergenceWorker::SetWeights,
+              &ConvergenceWorker::SaveCheckpoint,
+              &ConvergenceWorker::LoadCheckpoint);
 
 // Loads a split as the workers do; `limit` images of it, 0 for all.
 absl::StatusOr<ImageDataset> LoadSplit(const ConvergenceWorkerOptions& options,

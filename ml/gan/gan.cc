@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "ml/gan/networks.h"
 #include "runtime/base/status_macros.h"
 #include "torch/nn.h"
+#include "train/device.h"
+#include "train/train_loop.h"
 #include "train/training_state.h"
 
 namespace miniray::ml {
@@ -21,10 +24,6 @@ namespace {
 
 at::Generator MakeRandom(uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
-}
-
-torch::optim::AdamOptions AdamOptions(double lr) {
-  return torch::optim::AdamOptions(lr).betas({0.5, 0.999});
 }
 
 // Keeps a module's parameters out of autograd while it lives.
@@ -44,21 +43,61 @@ class FreezeParameters {
   std::vector<torch::Tensor> parameters_;
 };
 
+// What a checkpoint has of each network's TrainLoop.
+constexpr char kGeneratorLoop[] = "generator.loop";
+constexpr char kDiscriminatorLoop[] = "discriminator.loop";
+
+absl::Status RestoreLoop(const train::CheckpointFiles& files,
+                         const std::string& name, train::TrainLoop* loop) {
+  const auto file = files.find(name);
+  if (file == files.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the checkpoint has no file ", name));
+  }
+  return Annotate(loop->RestoreState(file->second), name);
+}
+
+std::unique_ptr<torch::optim::Adam> MakeAdam(
+    std::vector<torch::Tensor> parameters, double lr, c10::Device device) {
+  const auto options = torch::optim::AdamOptions(lr).betas({0.5, 0.999});
+  if (device.is_cpu()) {
+    return std::make_unique<FusedAdam>(std::move(parameters), options);
+  }
+  return std::make_unique<torch::optim::Adam>(std::move(parameters), options);
+}
+
 class TorchGan final : public Gan {
  public:
-  explicit TorchGan(const GanOptions& options)
+  TorchGan(const GanOptions& options, c10::Device device)
       : options_(options),
+        device_(device),
         random_(MakeRandom(options.noise_seed)),
         weights_random_(MakeRandom(options.weights_seed)),
         generator_(options.latent_dim, options.shape, weights_random_),
-        discriminator_(options.shape, weights_random_, random_),
-        generator_adam_(generator_->parameters(), AdamOptions(options.lr)),
-        discriminator_adam_(discriminator_->parameters(),
-                            AdamOptions(options.lr)) {
-    ResetLosses();
+        discriminator_(options.shape, weights_random_, random_) {
+    generator_->to(device_);
+    discriminator_->to(device_);
+    generator_adam_ = MakeAdam(generator_->parameters(), options.lr, device_);
+    discriminator_adam_ =
+        MakeAdam(discriminator_->parameters(), options.lr, device_);
   }
 
-  void DiscriminatorStep(const at::Tensor& real) override {
+  absl::Status MakeLoops() {
+    MR_ASSIGN_OR_RETURN(generator_loop_, train::TrainLoop::Create(
+                                             *generator_adam_, options_.loop));
+    MR_ASSIGN_OR_RETURN(
+        discriminator_loop_,
+        train::TrainLoop::Create(*discriminator_adam_, options_.loop));
+    return absl::OkStatus();
+  }
+
+  void BeginEpoch(int epoch, int64_t images) override {
+    fake_.reset();
+    generator_loop_->BeginEpoch(epoch, images);
+    discriminator_loop_->BeginEpoch(epoch, images);
+  }
+
+  absl::Status DiscriminatorStep(const at::Tensor& real) override {
     const ImageShape& shape = options_.shape;
     TORCH_CHECK(
         real.dim() == 4 && real.size(0) >= 2 &&
@@ -68,54 +107,77 @@ class TorchGan final : public Gan {
         ", ", shape.width, "], got ", real.scalar_type(), " ", real.sizes());
     const int64_t batch = real.size(0);
     SetBatch(batch);
-    const torch::Tensor noise =
-        torch::randn({batch, options_.latent_dim}, random_);  // [B, Z]
-    fake_ = generator_->forward(noise);
-
-    // One pass over both halves: the discriminator treats each image by itself.
-    const torch::Tensor images = torch::cat({real, fake_.detach()});
-    const torch::Tensor loss = torch::binary_cross_entropy_with_logits(
-        discriminator_->Logits(images), targets_);
-    loss.backward();
-    discriminator_adam_.step();
-    discriminator_loss_.add_(loss.detach());
+    return Annotate(
+        discriminator_loop_
+            ->Step(batch,
+                   [&] {
+                     const torch::Tensor noise =
+                         torch::randn({batch, options_.latent_dim}, random_)
+                             .to(device_);  // [B, Z]
+                     fake_ = generator_->forward(noise);
+                     // One pass over both halves: the discriminator treats each
+                     // image by itself.
+                     const torch::Tensor images =
+                         torch::cat({real.to(device_), fake_.detach()});
+                     return Loss(images, targets_);
+                   })
+            .status(),
+        "discriminator");
   }
 
-  void GeneratorStep() override {
+  absl::Status GeneratorStep() override {
     TORCH_CHECK(fake_.defined(),
                 "a GeneratorStep must follow a DiscriminatorStep");
     const FreezeParameters freeze(discriminator_->parameters());
-    const torch::Tensor loss = torch::binary_cross_entropy_with_logits(
-        discriminator_->Logits(fake_), ones_);
-    loss.backward();
-    generator_adam_.step();
-    generator_loss_.add_(loss.detach());
-    ++steps_;
+    const absl::Status status =
+        generator_loop_->Step(fake_.size(0), [&] { return Loss(fake_, ones_); })
+            .status();
     fake_.reset();
+    return Annotate(status, "generator");
   }
 
-  Losses MeanLosses() const override {
-    if (steps_ == 0) return {};
-    const double steps = static_cast<double>(steps_);
-    return {.generator = generator_loss_.item<double>() / steps,
-            .discriminator = discriminator_loss_.item<double>() / steps,
-            .steps = steps_};
+  absl::StatusOr<train::Metrics> EndEpoch() override {
+    train::Metrics metrics;
+    for (const auto& [name, prefix, loop] :
+         {std::tuple("discriminator", "d_", discriminator_loop_.get()),
+          std::tuple("generator", "g_", generator_loop_.get())}) {
+      absl::StatusOr<train::Metrics> own = loop->EndEpoch();
+      if (!own.ok()) return Annotate(own.status(), name);
+      for (const char* metric : {"loss", "gradient_norm"}) {
+        const auto value = own->find(metric);
+        if (value != own->end()) {
+          metrics[absl::StrCat(prefix, metric)] = value->second;
+        }
+      }
+      for (const char* metric : {"lr", "samples"}) {
+        metrics[metric] = own->at(metric);
+      }
+      const auto skipped = own->find("skipped_steps");
+      if (skipped != own->end()) metrics[skipped->first] += skipped->second;
+    }
+    return metrics;
   }
 
-  void ResetLosses() override {
-    generator_loss_ = torch::zeros({}, torch::kDouble);
-    discriminator_loss_ = torch::zeros({}, torch::kDouble);
-    steps_ = 0;
+  train::Progress Now() const override {
+    // The second half of a step.
+    train::Progress progress = generator_loop_->Now();
+    train::Metrics metrics;
+    for (const auto& [name, own] :
+         {std::pair("d_loss", discriminator_loop_->Now().metrics),
+          std::pair("g_loss", progress.metrics)}) {
+      const auto loss = own.find("loss");
+      if (loss != own.end()) metrics[name] = loss->second;
+    }
+    progress.metrics = std::move(metrics);
+    return progress;
   }
 
   NamedTensors NetworkWeights(GanNetwork network) const override {
-    const torch::nn::Module& module = Module(network);
-    auto parameters = module.named_parameters();
-    auto buffers = module.named_buffers();
+    const std::vector<at::Tensor> tensors = Tensors(network);
+    const std::vector<TensorSpec> specs = Specs(network);
     NamedTensors weights;
-    for (const TensorSpec& spec : Specs(network)) {
-      const auto& tensors = spec.is_buffer ? buffers : parameters;
-      weights.emplace_back(spec.name, tensors[spec.name].detach());
+    for (size_t i = 0; i < specs.size(); ++i) {
+      weights.emplace_back(specs[i].name, tensors[i].cpu());
     }
     return weights;
   }
@@ -129,9 +191,9 @@ class TorchGan final : public Gan {
       }
     }
     MR_RETURN_IF_ERROR(CheckTensors(specs, weights, "weights for the GAN"));
-    NamedTensors own = Weights();
-    for (size_t i = 0; i < own.size(); ++i) {
-      own[i].second.copy_(weights[i].second);
+    size_t i = 0;
+    for (const GanNetwork network : kGanNetworks) {
+      for (at::Tensor& own : Tensors(network)) own.copy_(weights[i++].second);
     }
     return absl::OkStatus();
   }
@@ -141,13 +203,20 @@ class TorchGan final : public Gan {
       return absl::FailedPreconditionError(
           "the GAN is in the middle of a training step; save it between two");
     }
-    return train::SaveTraining(Parts());
+    MR_ASSIGN_OR_RETURN(train::CheckpointFiles files,
+                        train::SaveTraining(Parts()));
+    MR_ASSIGN_OR_RETURN(files[kGeneratorLoop], generator_loop_->SaveState());
+    MR_ASSIGN_OR_RETURN(files[kDiscriminatorLoop],
+                        discriminator_loop_->SaveState());
+    return files;
   }
 
   absl::Status LoadState(const train::CheckpointFiles& files) override {
     fake_.reset();
-    ResetLosses();
-    return train::LoadTraining(files, Parts()).status();
+    MR_RETURN_IF_ERROR(train::LoadTraining(files, Parts()).status());
+    MR_RETURN_IF_ERROR(
+        RestoreLoop(files, kGeneratorLoop, generator_loop_.get()));
+    return RestoreLoop(files, kDiscriminatorLoop, discriminator_loop_.get());
   }
 
   const GanOptions& options() const override { return options_; }
@@ -156,14 +225,35 @@ class TorchGan final : public Gan {
   train::TrainingParts Parts() {
     return {.models = {{"generator", generator_.get()},
                        {"discriminator", discriminator_.get()}},
-            .optimizers = {{"generator", &generator_adam_},
-                           {"discriminator", &discriminator_adam_}},
+            .optimizers = {{"generator", generator_adam_.get()},
+                           {"discriminator", discriminator_adam_.get()}},
             .generators = {{"noise", random_}}};
   }
 
   const torch::nn::Module& Module(GanNetwork network) const {
     if (network == GanNetwork::kGenerator) return *generator_;
     return *discriminator_;
+  }
+
+  // The network's own, in the order of Specs.
+  std::vector<at::Tensor> Tensors(GanNetwork network) const {
+    const torch::nn::Module& module = Module(network);
+    const auto parameters = module.named_parameters();
+    const auto buffers = module.named_buffers();
+    std::vector<at::Tensor> tensors;
+    for (const TensorSpec& spec : Specs(network)) {
+      tensors.push_back(
+          (spec.is_buffer ? buffers : parameters)[spec.name].detach());
+    }
+    return tensors;
+  }
+
+  // Binary cross-entropy of what the discriminator says, in float32 also under
+  // autocast.
+  torch::Tensor Loss(const torch::Tensor& images,
+                     const torch::Tensor& targets) {
+    return torch::binary_cross_entropy_with_logits(
+        discriminator_->Logits(images).to(torch::kFloat), targets);
   }
 
   std::vector<TensorSpec> Specs(GanNetwork network) const {
@@ -173,26 +263,26 @@ class TorchGan final : public Gan {
   // Makes the targets for batches of this size.
   void SetBatch(int64_t batch) {
     if (ones_.defined() && ones_.size(0) == batch) return;
-    ones_ = torch::ones({batch, 1});
-    targets_ =
-        torch::cat({torch::full({batch, 1}, 1 - options_.label_smoothing),
-                    torch::zeros({batch, 1})});
+    ones_ = torch::ones({batch, 1}, device_);
+    targets_ = torch::cat(
+        {torch::full({batch, 1}, 1 - options_.label_smoothing, device_),
+         torch::zeros({batch, 1}, device_)});
   }
 
   const GanOptions options_;
+  const c10::Device device_;
   at::Generator random_;
   at::Generator weights_random_;
   Generator generator_;
   Discriminator discriminator_;
-  FusedAdam generator_adam_;
-  FusedAdam discriminator_adam_;
+  std::unique_ptr<torch::optim::Adam> generator_adam_;
+  std::unique_ptr<torch::optim::Adam> discriminator_adam_;
+  std::unique_ptr<train::TrainLoop> generator_loop_;
+  std::unique_ptr<train::TrainLoop> discriminator_loop_;
 
   torch::Tensor ones_;     // [B, 1]
   torch::Tensor targets_;  // [2B, 1]: of the real and the generated images.
   torch::Tensor fake_;  // [B, C, H, W] between the two steps, else undefined.
-  torch::Tensor generator_loss_;      // Sum over steps_, scalar.
-  torch::Tensor discriminator_loss_;  // Likewise.
-  int64_t steps_ = 0;
 };
 
 }  // namespace
@@ -208,7 +298,16 @@ absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
         absl::StrCat("label_smoothing is ", options.label_smoothing,
                      "; expected 0 or more and less than 1"));
   }
-  return std::make_unique<TorchGan>(options);
+  MR_ASSIGN_OR_RETURN(const c10::Device device,
+                      train::ChooseDevice(options.device));
+  auto gan = std::make_unique<TorchGan>(options, device);
+  MR_RETURN_IF_ERROR(gan->MakeLoops());
+  return gan;
+}
+
+absl::Status Gan::TrainStep(const at::Tensor& real) {
+  MR_RETURN_IF_ERROR(DiscriminatorStep(real));
+  return GeneratorStep();
 }
 
 NamedTensors Gan::Weights() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
@@ -15,6 +16,9 @@
 #include "ml/gan/architecture.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/checkpoint.h"
+#include "train/epoch_meter.h"
+#include "train/metrics.h"
+#include "train/train_loop_options.h"
 
 namespace miniray::ml {
 
@@ -27,6 +31,10 @@ struct GanOptions {
   // plain binary cross-entropy.
   // Source: Salimans et al., "Improved techniques for training GANs", 2016.
   double label_smoothing = 0;
+
+  // Of both networks, each in a TrainLoop of its own.
+  train::TrainLoopOptions loop;
+  std::string device = "auto";  // See train::ChooseDevice.
 
   uint64_t weights_seed = 0;  // Gives the initial weights.
   uint64_t noise_seed = 0;    // Gives noise and dropout masks.
@@ -42,44 +50,52 @@ struct GanOptions {
 // Source: Goodfellow et al., "Generative adversarial nets", NeurIPS 2014.
 class Gan {
  public:
-  // Errors: those of ValidateGanSizes; InvalidArgument for an lr that is not
-  // above 0 and finite, or a label_smoothing outside [0, 1).
+  // Errors: those of ValidateGanSizes, train::ChooseDevice and TrainLoop;
+  // InvalidArgument for an lr that is not above 0 and finite, or a
+  // label_smoothing outside [0, 1).
   static absl::StatusOr<std::unique_ptr<Gan>> Create(const GanOptions& options);
 
   virtual ~Gan() = default;
   Gan(const Gan&) = delete;
   Gan& operator=(const Gan&) = delete;
 
+  // Steps are taken between the two. BeginEpoch forgets the losses of the epoch
+  // before, and gradients that wait.
+  //
+  // images: that the epoch will have, if known.
+  virtual void BeginEpoch(int epoch, int64_t images = 0) = 0;
+
   // The two halves of a training step. The first generates as many images as it
   // gets and updates the discriminator's weights; the second updates the
   // generator's by what the new discriminator says about the same images. It
   // goes through the discriminator's weights without computing their gradients.
   //
-  // real: float32 [B, C, H, W] in [-1, 1], B >= 2.
+  // With loop.accumulate, each network's weights change in every so many-th
+  // step; in those between, the generator's gradients are by what the
+  // discriminator of the last change says.
+  //
+  // real: float32 [B, C, H, W] in [-1, 1], B >= 2, on any device.
+  // Errors: of TrainLoop::Step, with the network; ABORTED, a loss or gradient
+  // that is not finite.
   // Throws c10::Error for another shape or dtype, or a GeneratorStep that does
   // not follow a DiscriminatorStep.
-  virtual void DiscriminatorStep(const at::Tensor& real) = 0;
-  virtual void GeneratorStep() = 0;
+  virtual absl::Status DiscriminatorStep(const at::Tensor& real) = 0;
+  virtual absl::Status GeneratorStep() = 0;
+  absl::Status TrainStep(const at::Tensor& real);
 
-  void TrainStep(const at::Tensor& real) {
-    DiscriminatorStep(real);
-    GeneratorStep();
-  }
+  // Takes the steps that wait for more batches. Returns g_loss and d_loss, the
+  // means over the epoch's images; samples, their number; lr, of the last
+  // step; g_gradient_norm and d_gradient_norm, where they are clipped by;
+  // skipped_steps of both networks, where there were any.
+  // Errors: as of a step.
+  virtual absl::StatusOr<train::Metrics> EndEpoch() = 0;
 
-  struct Losses {
-    double generator = 0;  // Means over the steps; 0 without steps.
-    double discriminator = 0;
-    int64_t steps = 0;  // Generator steps.
-  };
-
-  // Returns the losses since the last ResetLosses. They are summed up as
-  // tensors; only this call waits for them.
-  virtual Losses MeanLosses() const = 0;
-  virtual void ResetLosses() = 0;
+  // How far the epoch is, with g_loss and d_loss. From any thread.
+  virtual train::Progress Now() const = 0;
 
   // Parameters and buffers of one network in the order of GanTensors, or of
-  // both with "generator." and "discriminator." before the names. They share
-  // memory with the model: training goes on in them.
+  // both with "generator." and "discriminator." before the names, on the CPU.
+  // Those of a model on the CPU share its memory: training goes on in them.
   virtual NamedTensors NetworkWeights(GanNetwork network) const = 0;
   NamedTensors Weights() const;
 
@@ -90,13 +106,13 @@ class Gan {
   // of another shape or type; the model is then unchanged.
   virtual absl::Status SetWeights(const NamedTensors& weights) = 0;
 
-  // All that training goes on from: networks, optimizers and random numbers, as
-  // files of a checkpoint; not the losses. A GAN of the same sizes that has
-  // loaded them goes on bit by bit like the one that saved them, with the
-  // learning rate of that one.
+  // All that training goes on from: networks, optimizers, schedules and random
+  // numbers, as files of a checkpoint; not the losses. Between epochs. A GAN of
+  // the same sizes that has loaded them goes on bit by bit like the one that
+  // saved them, with the learning rate of that one.
   //
-  // Errors: FAILED_PRECONDITION, a GeneratorStep is due. INTERNAL, what
-  // LibTorch says.
+  // Errors: FAILED_PRECONDITION, a GeneratorStep is due, or gradients wait.
+  // INTERNAL, what LibTorch says.
   virtual absl::StatusOr<train::CheckpointFiles> SaveState() = 0;
   // Errors: INVALID_ARGUMENT, with the file that lacks or does not fit; the GAN
   // may be half of the one and half of the other then.

@@ -1,11 +1,11 @@
 #include "ml/gan/gan_worker.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/data/mix64.h"
 #include "ml/gan/architecture.h"
@@ -15,8 +15,6 @@
 
 namespace miniray::ml {
 namespace {
-
-constexpr absl::Duration kReportInterval = absl::Milliseconds(500);
 
 // The streams of random numbers of a run. Weights and shards are the same for
 // all workers; of the others each worker has its own.
@@ -44,6 +42,8 @@ GanOptions WorkerGanOptions(const GanWorkerOptions& options,
           .latent_dim = options.latent_dim,
           .lr = options.lr,
           .label_smoothing = options.label_smoothing,
+          .loop = options.loop,
+          .device = options.device,
           .weights_seed = StreamSeed(options.seed, Stream::kWeights, 0),
           .noise_seed =
               StreamSeed(options.seed, Stream::kNoise, options.worker_id)};
@@ -73,6 +73,7 @@ absl::Status GanWorker::LoadDataShard(int shard_id, int num_shards) {
   if (gan_ == nullptr) {
     MR_ASSIGN_OR_RETURN(
         gan_, Gan::Create(WorkerGanOptions(options_, ShapeOf(dataset))));
+    seen_ = gan_.get();
   } else if (ShapeOf(dataset) != gan_->options().shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("the images are ", ShapeOf(dataset).ToString(),
@@ -116,46 +117,32 @@ absl::StatusOr<ImageDataset> GanWorker::LoadShard(int shard_id,
 absl::StatusOr<train::Metrics> GanWorker::TrainEpoch(int epoch) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   const absl::Time start = absl::Now();
-  const auto seconds = [start] {
-    return absl::ToDoubleSeconds(absl::Now() - start);
-  };
-  absl::Time next_report = start;
   const EpochBatches batches = sampler_->Epoch(epoch);
-  int64_t images = 0;
-  gan_->ResetLosses();
+  gan_->BeginEpoch(epoch, batches.size() * sampler_->batch_size());
   for (int64_t b = 0; b < batches.size(); ++b) {
     MR_ASSIGN_OR_RETURN(const ImageBatch batch,
                         GatherBatch(dataset_, batches[b]));
-    gan_->TrainStep(ToUnitRange(batch.images));
-    images += batch.images.size(0);
-    if (report_ == nullptr || absl::Now() < next_report) continue;
-    next_report = absl::Now() + kReportInterval;
-    const Gan::Losses losses = gan_->MeanLosses();
-    report_({.worker_id = options_.worker_id,
-             .epoch = epoch,
-             .batches_done = b + 1,
-             .batches = batches.size(),
-             .images = images,
-             .seconds = seconds(),
-             .g_loss = losses.generator,
-             .d_loss = losses.discriminator});
+    MR_RETURN_IF_ERROR(gan_->TrainStep(ToUnitRange(batch.images)));
   }
-  const Gan::Losses losses = gan_->MeanLosses();
-  if (!std::isfinite(losses.generator) ||
-      !std::isfinite(losses.discriminator)) {
+  MR_ASSIGN_OR_RETURN(train::Metrics metrics, gan_->EndEpoch());
+  if (!metrics.contains("g_loss") || !metrics.contains("d_loss")) {
     return absl::AbortedError(
-        absl::StrCat("the losses are no longer finite (g_loss ",
-                     losses.generator, ", d_loss ", losses.discriminator,
-                     "): start again with an lr below ", options_.lr));
+        absl::StrCat("epoch ", epoch + 1,
+                     ": no batch had a finite loss; train with an lr "
+                     "below ",
+                     options_.lr));
   }
-  const double elapsed = seconds();
-  const auto count = static_cast<double>(images);
-  return train::Metrics{{"d_loss", losses.discriminator},
-                        {"g_loss", losses.generator},
-                        {"images", count},
-                        {"images_per_sec", count / std::max(elapsed, 1e-9)},
-                        {train::kSamplesMetric, count},
-                        {"seconds", elapsed}};
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  const double images = metrics.at(train::kSamplesMetric);
+  metrics["images"] = images;
+  metrics["images_per_sec"] = images / std::max(seconds, 1e-9);
+  metrics["seconds"] = seconds;
+  return metrics;
+}
+
+train::Progress GanWorker::GetProgress() const {
+  const Gan* const gan = seen_;
+  return gan != nullptr ? gan->Now() : train::Progress();
 }
 
 absl::StatusOr<NamedTensors> GanWorker::GetWeights() const {
@@ -222,13 +209,6 @@ absl::StatusOr<GanShard> GanWorker::DescribeShard() const {
                   .channels = dataset_.channels(),
                   .height = dataset_.height(),
                   .width = dataset_.width()};
-}
-
-void GanWorker::ReportTo(ActorHandle<ProgressBoard> board) {
-  // Nobody waits for the calls: a board that is gone does not stop training.
-  report_ = [board = std::move(board)](const BatchProgress& progress) {
-    board.Call<&ProgressBoard::Report>(progress);
-  };
 }
 
 absl::Status GanWorker::CheckLoaded() const {

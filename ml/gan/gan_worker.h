@@ -8,8 +8,8 @@
 #ifndef MINIRAY_ML_GAN_GAN_WORKER_H_
 #define MINIRAY_ML_GAN_GAN_WORKER_H_
 
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,16 +17,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "ml/data/batch_sampler.h"
 #include "ml/data/image_dataset.h"
 #include "ml/gan/gan.h"
-#include "ml/gan/progress_board.h"
 #include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/checkpoint.h"
+#include "train/epoch_meter.h"
 #include "train/metrics.h"
+#include "train/train_loop_options.h"
 
 namespace miniray::ml {
 
@@ -41,7 +41,9 @@ struct GanWorkerOptions {
   int64_t batch_size = 128;
   int64_t latent_dim = 100;
   double lr = 2e-4;
-  double label_smoothing = 0;  // See GanOptions.
+  double label_smoothing = 0;  // See GanOptions; the next two as well.
+  train::TrainLoopOptions loop;
+  std::string device = "auto";
 
   // The run depends on seed, worker_id, the shard and the number of threads
   // only. Workers of one run have the same seed and so the same first weights;
@@ -50,7 +52,7 @@ struct GanWorkerOptions {
   int worker_id = 0;
 };
 MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, sharding, batch_size,
-               latent_dim, lr, label_smoothing, seed, worker_id);
+               latent_dim, lr, label_smoothing, loop, device, seed, worker_id);
 
 // What a worker trains on.
 struct GanShard {
@@ -63,7 +65,7 @@ struct GanShard {
 };
 MINIRAY_STRUCT(GanShard, images, channels, height, width);
 
-// Not thread-safe. Methods may throw what LibTorch throws.
+// Not thread-safe but for GetProgress. Methods may throw what LibTorch throws.
 class GanWorker {
  public:
   explicit GanWorker(GanWorkerOptions options);
@@ -81,10 +83,9 @@ class GanWorker {
   // Trains once over the shard in an order drawn for `epoch`; a last batch that
   // would be smaller is left out.
   //
-  // Returns g_loss and d_loss (see Gan; means over the epoch), images (trained
-  // on), samples (the same; by it trainers weight the others), seconds and
-  // images_per_sec.
-  // Errors: Aborted if a loss is no longer finite.
+  // Returns what Gan::EndEpoch does (by "samples" trainers weight the others),
+  // and images (trained on), seconds and images_per_sec.
+  // Errors: Aborted if a loss is not finite; see GanOptions::loop.
   absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
 
   // Parameters and buffers of both networks; see Gan::Weights. Running
@@ -109,13 +110,9 @@ class GanWorker {
 
   absl::StatusOr<GanShard> DescribeShard() const;
 
-  // Makes TrainEpoch report to `board` about twice a second.
-  void ReportTo(ActorHandle<ProgressBoard> board);
-
-  // The same for an object that is no actor: calls `report` from TrainEpoch.
-  void set_report(std::function<void(const BatchProgress&)> report) {
-    report_ = std::move(report);
-  }
+  // How far the epoch is, with g_loss and d_loss so far; before LoadDataShard,
+  // in none. From any thread.
+  train::Progress GetProgress() const;
 
  private:
   absl::Status CheckLoaded() const;
@@ -126,7 +123,8 @@ class GanWorker {
   std::optional<BatchSampler> sampler_;  // Set together with dataset_ and gan_.
   std::unique_ptr<Gan> gan_;
   ps::WeightExchange exchange_;
-  std::function<void(const BatchProgress&)> report_;
+  // gan_, once it is there: for GetProgress.
+  std::atomic<const Gan*> seen_ = nullptr;
 };
 MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::LoadDataShard, &GanWorker::TrainEpoch,
@@ -135,7 +133,7 @@ MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::SetWeights, &GanWorker::SendWeights,
               &GanWorker::ReceiveWeights, &GanWorker::SaveCheckpoint,
               &GanWorker::LoadCheckpoint, &GanWorker::DescribeShard,
-              &GanWorker::ReportTo);
+              &GanWorker::GetProgress);
 
 // Returns the options of the GAN that a worker trains.
 GanOptions WorkerGanOptions(const GanWorkerOptions& options,

@@ -46,11 +46,11 @@ uint64_t DrawSeed(at::Generator& random) {
 
 torch::Tensor SeededDropoutImpl::forward(const torch::Tensor& x) {
   if (!is_training()) return x;
-  const torch::Tensor mask =
-      torch::empty(x.sizes(), x.options().requires_grad(false));
+  // Made on the CPU in float32, whatever x is: the same for a seed.
+  const torch::Tensor mask = torch::empty(x.sizes(), torch::kFloat);
   FillDropoutMask(probability_, DrawSeed(random_), mask.data_ptr<float>(),
                   mask.numel());
-  return x * mask;
+  return x * mask.to(x.options());
 }
 
 GeneratorImpl::GeneratorImpl(int64_t latent_dim, const ImageShape& shape,

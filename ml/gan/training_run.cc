@@ -25,6 +25,7 @@
 #include "ml/gan/gan_trainer.h"
 #include "ml/gan/image_generator.h"
 #include "ml/gan/model_file.h"
+#include "ml/gan/total_progress.h"
 #include "ml/image/grid.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -141,45 +142,17 @@ void KeepFreedMemory() {
 #endif
 }
 
-absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
-  KeepFreedMemory();
-  at::set_num_threads(options.threads);
-  Reporter reporter(bar, options.epochs);
-  GanWorker worker(options.worker);
-  MR_RETURN_IF_ERROR(worker.LoadDataShard(0, 1));
-  MR_ASSIGN_OR_RETURN(const GanShard shard, worker.DescribeShard());
-  bar->Print(absl::StrCat(DataText(options, shard.images, shard.shape()),
-                          ", in this process, ", options.threads,
-                          options.threads == 1 ? " thread" : " threads"));
-  if (bar->draws()) {
-    worker.set_report([&](const BatchProgress& progress) {
-      reporter.WithinEpoch(progress.epoch,
-                           AddUp({progress}, progress.epoch, 1));
-    });
-  }
-  for (int epoch = 0; epoch < options.epochs; ++epoch) {
-    absl::StatusOr<train::Metrics> metrics = worker.TrainEpoch(epoch);
-    if (!metrics.ok()) {
-      return Annotate(metrics.status(), absl::StrCat("epoch ", epoch + 1));
-    }
-    reporter.AfterEpoch(epoch, metrics->at("g_loss"), metrics->at("d_loss"),
-                        metrics->at("images"), metrics->at("seconds"), "");
-  }
-  MR_ASSIGN_OR_RETURN(const NamedTensors weights, worker.GetWeights());
-  return SaveResult(options, shard.shape(), weights, bar);
-}
-
-// Asks a board, from time to time, how far the workers are.
-class BoardWatcher {
+// Asks the workers, from time to time, how far they are.
+class ProgressWatcher {
  public:
-  BoardWatcher(ActorHandle<ProgressBoard> board, int num_workers,
-               Reporter* reporter)
-      : board_(std::move(board)),
-        num_workers_(num_workers),
+  using Ask = std::function<absl::StatusOr<std::vector<train::Progress>>()>;
+
+  ProgressWatcher(Ask ask, Reporter* reporter)
+      : ask_(std::move(ask)),
         reporter_(*reporter),
         thread_([this] { Watch(); }) {}
 
-  ~BoardWatcher() {
+  ~ProgressWatcher() {
     done_.Notify();
     thread_.join();
   }
@@ -193,25 +166,51 @@ class BoardWatcher {
  private:
   void Watch() ABSL_LOCKS_EXCLUDED(mu_) {
     while (!done_.WaitForNotificationWithTimeout(kPollInterval)) {
-      const absl::StatusOr<std::vector<BatchProgress>> latest =
-          board_.Call<&ProgressBoard::Latest>().Get(kPollInterval);
+      const absl::StatusOr<std::vector<train::Progress>> workers = ask_();
       // Without an answer there is nothing to show; training does not depend
       // on it.
-      if (!latest.ok()) continue;
+      if (!workers.ok()) continue;
       absl::MutexLock lock(&mu_);
-      if (epoch_ < 0) continue;
-      reporter_.WithinEpoch(epoch_, AddUp(*latest, epoch_, num_workers_));
+      if (epoch_ >= 0) reporter_.WithinEpoch(epoch_, AddUp(*workers, epoch_));
     }
   }
 
-  const ActorHandle<ProgressBoard> board_;
-  const int num_workers_;
+  const Ask ask_;
   Reporter& reporter_;
   absl::Mutex mu_;
   int epoch_ ABSL_GUARDED_BY(mu_) = -1;
   absl::Notification done_;
   std::thread thread_;  // Last: it uses the others.
 };
+
+absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
+  KeepFreedMemory();
+  at::set_num_threads(options.threads);
+  Reporter reporter(bar, options.epochs);
+  GanWorker worker(options.worker);
+  MR_RETURN_IF_ERROR(worker.LoadDataShard(0, 1));
+  MR_ASSIGN_OR_RETURN(const GanShard shard, worker.DescribeShard());
+  bar->Print(absl::StrCat(DataText(options, shard.images, shard.shape()),
+                          ", in this process, ", options.threads,
+                          options.threads == 1 ? " thread" : " threads"));
+  std::unique_ptr<ProgressWatcher> watcher;
+  if (bar->draws()) {
+    watcher = std::make_unique<ProgressWatcher>(
+        [&worker] { return std::vector{worker.GetProgress()}; }, &reporter);
+  }
+  for (int epoch = 0; epoch < options.epochs; ++epoch) {
+    if (watcher != nullptr) watcher->set_epoch(epoch);
+    absl::StatusOr<train::Metrics> metrics = worker.TrainEpoch(epoch);
+    if (watcher != nullptr) watcher->set_epoch(-1);
+    if (!metrics.ok()) {
+      return Annotate(metrics.status(), absl::StrCat("epoch ", epoch + 1));
+    }
+    reporter.AfterEpoch(epoch, metrics->at("g_loss"), metrics->at("d_loss"),
+                        metrics->at("images"), metrics->at("seconds"), "");
+  }
+  MR_ASSIGN_OR_RETURN(const NamedTensors weights, worker.GetWeights());
+  return SaveResult(options, shard.shape(), weights, bar);
+}
 
 // A GanTrainer that says how it goes.
 class ReportingTrainer : public GanTrainer {
@@ -227,11 +226,7 @@ class ReportingTrainer : public GanTrainer {
   const absl::Status& status() const { return status_; }
   const ImageShape& shape() const { return shape_; }
 
-  void StopWatching() {
-    watcher_.reset();
-    if (!board_.empty()) board_.Kill().IgnoreError();
-    board_ = {};
-  }
+  void StopWatching() { watcher_.reset(); }
 
  protected:
   void OnTrainStart() override {
@@ -273,12 +268,10 @@ class ReportingTrainer : public GanTrainer {
                      options().sync_interval == 1
                          ? "epoch"
                          : absl::StrCat(options().sync_interval, " epochs")));
-    if (!reporter_.bar().draws()) return absl::OkStatus();
-    MR_ASSIGN_OR_RETURN(board_, cluster().CreateActor<ProgressBoard>(
-                                    ActorOptions{.resources = {.cpu = 0}}));
-    MR_RETURN_IF_ERROR(CallWorkers<&GanWorker::ReportTo>(board_));
-    watcher_ =
-        std::make_unique<BoardWatcher>(board_, num_workers(), &reporter_);
+    if (reporter_.bar().draws()) {
+      watcher_ = std::make_unique<ProgressWatcher>(
+          [this] { return WorkerProgress(kPollInterval); }, &reporter_);
+    }
     return absl::OkStatus();
   }
 
@@ -286,8 +279,7 @@ class ReportingTrainer : public GanTrainer {
   Reporter& reporter_;
   absl::Status status_;
   ImageShape shape_;
-  ActorHandle<ProgressBoard> board_;  // Empty unless somebody looks.
-  std::unique_ptr<BoardWatcher> watcher_;
+  std::unique_ptr<ProgressWatcher> watcher_;  // Null unless somebody looks.
 };
 
 absl::Status RunDistributed(const TrainingRunOptions& options,
@@ -301,7 +293,10 @@ absl::Status RunDistributed(const TrainingRunOptions& options,
   if (!result.path.empty()) {
     bar->Print(absl::StrCat("Run folder: ", result.path));
   }
-  if (!result.stopped_by.empty()) {
+  // A signal in the last epoch changes nothing.
+  if (!result.stopped_by.empty() &&
+      (static_cast<int>(result.history.size()) < options.epochs ||
+       !result.history.back().synced)) {
     return absl::CancelledError(absl::StrCat(
         "stopped by ", result.stopped_by, " after ", result.history.size(),
         " of ", options.epochs, " epochs; checkpoint: ", result.checkpoint));

@@ -10,9 +10,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ml/gan/model_file.h"
+#include "nlohmann/json.hpp"
 #include "runtime/base/files.h"
 #include "tests/integration/process_tools.h"
 
@@ -130,6 +135,30 @@ TEST_F(GanProgramsTest, DistributedWorkersEndAlikeAndGenerateAlike) {
   EXPECT_TRUE(tree_.WaitForCount(0));
 }
 
+TEST_F(GanProgramsTest, FlagsOfTheTrainingStepReachTheWorkers) {
+  const std::string runs = Folder("runs");
+  const RunResult result =
+      TrainTiny({"--mode=distributed", "--workers=2", "--epochs=3",
+                 "--sync-interval=1", "--storage-path=" + runs, "--name=run",
+                 "--save-dir=" + Folder("models"), "--lr=0.001",
+                 "--lr-schedule=linear", "--warmup-epochs=1", "--clip-norm=0.5",
+                 "--accumulate=2", "--precision=bfloat16", "--device=cpu"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string history = *ReadFile(runs + "/run/history.jsonl");
+  std::vector<double> rates;
+  for (const absl::string_view line :
+       absl::StrSplit(history, '\n', absl::SkipEmpty())) {
+    const auto epoch = nlohmann::json::parse(line);
+    rates.push_back(epoch["metrics"]["lr"].get<double>());
+    EXPECT_GT(epoch["metrics"]["g_gradient_norm"].get<double>(), 0);
+  }
+  // Warm: half, then all of it, then half of the two that are left.
+  ASSERT_EQ(rates.size(), 3u);
+  EXPECT_DOUBLE_EQ(rates[0], 0.0005);
+  EXPECT_DOUBLE_EQ(rates[1], 0.001);
+  EXPECT_DOUBLE_EQ(rates[2], 0.0005);
+}
+
 TEST_F(GanProgramsTest, AKilledTrainingGoesOnAndEndsAsIfNothingHadBeen) {
   const std::vector<std::string> flags = {
       "--mode=distributed",   "--workers=2",        "--epochs=8",
@@ -172,9 +201,36 @@ TEST_F(GanProgramsTest, AKilledTrainingGoesOnAndEndsAsIfNothingHadBeen) {
   }
 }
 
+// Ctrl-C ends training after the epoch that runs: in the last one it would end
+// anyway, and what was trained is saved.
+TEST_F(GanProgramsTest, ASignalInTheLastEpochChangesNothing) {
+  const std::string models = Folder("models");
+  const auto child = tree_.Start(
+      {BuiltProgram("ml/train"), "--mode=distributed", "--workers=1",
+       "--epochs=2", "--dataset=synthetic", "--limit=4000", "--threads=1",
+       "--storage-path=" + Folder("runs"), "--name=run", "--checkpoint-every=1",
+       "--save-dir=" + models});
+  // Written while the second epoch is trained, which takes a while.
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (!std::filesystem::exists(Folder("runs/run/checkpoint_000001"))) {
+    ASSERT_LT(absl::Now(), deadline) << *ReadFile(child->error_file());
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  child->Signal(SIGINT);
+  EXPECT_EQ(child->Wait(), 0) << *ReadFile(child->error_file());
+  EXPECT_TRUE(
+      LoadGanModel(models + "/generator.pt", GanNetwork::kGenerator).ok());
+  EXPECT_THAT(*ReadFile(Folder("runs/run/result.json")), HasSubstr("SIGINT"));
+}
+
 TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
   const std::string runs = "--storage-path=" + Folder("runs");
   ExpectOneLine(Train({runs}), 2, "--mode=single");
+  for (const char* flag : {"--workers=2", "--sharding=strided", "--name=x",
+                           "--num-cpus-per-worker=2"}) {
+    const std::string name(flag, std::string(flag).find('='));
+    ExpectOneLine(Train({flag}), 2, name + " has no effect with --mode=single");
+  }
   for (const char* flag : {"--name=x", "--checkpoint-every=1",
                            "--num-to-keep=1", "--resume=auto"}) {
     ExpectOneLine(Train({"--mode=distributed", flag}), 2,
@@ -210,6 +266,18 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--sync-options=x"}), 2, "expected name=value");
   ExpectOneLine(Train({"--batch-size=1"}), 2, "--batch-size is 1");
   ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
+  ExpectOneLine(Train({"--accumulate=0"}), 2, "--accumulate is '0'");
+  ExpectOneLine(Train({"--precision=half"}), 2, "float32, bfloat16 or float16");
+  ExpectOneLine(Train({"--clip-norm=-1"}), 2, "--clip-norm is '-1'");
+  ExpectOneLine(Train({"--lr-schedule=step"}), 2, "expected constant, linear");
+  ExpectOneLine(Train({"--lr-schedule=one_cycle", "--epochs=2"}), 2,
+                "--lr-schedule: ");
+  ExpectOneLine(Train({"--warmup-epochs=10"}), 2, "expected 0 to 9");
+  ExpectOneLine(Train({"--on-non-finite=stop"}), 2, "expected error or skip");
+  for (const char* device : {"gpu", "cuda:x", "cuda:-1"}) {
+    ExpectOneLine(Train({"--device", device}), 2,
+                  "expected auto, cpu, cuda or cuda:N");
+  }
   ExpectOneLine(Train({"epochs"}), 2, "unexpected argument 'epochs'");
 
   ExpectOneLine(Generate({}), 2, "--model is required");

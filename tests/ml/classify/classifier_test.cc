@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ATen/ops/allclose.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/tensor.h"
 #include "ATen/ops/zeros.h"
@@ -16,7 +17,7 @@ using absl::StatusCode::kInvalidArgument;
 
 // Two pixels, two classes, one hidden unit.
 ClassifierOptions TinyOptions() {
-  return {.inputs = 2, .hidden = 1, .classes = 2};
+  return {.inputs = 2, .hidden = 1, .classes = 2, .lr = 0.5};
 }
 
 std::unique_ptr<Classifier> Tiny(ClassifierOptions options = TinyOptions()) {
@@ -29,6 +30,7 @@ std::unique_ptr<Classifier> Tiny(ClassifierOptions options = TinyOptions()) {
                        {"output.weight", at::tensor({2.0F, 0.0F}).view({2, 1})},
                        {"output.bias", at::tensor({0.0F, -0.5F})}})
                   .ok());
+  classifier->BeginEpoch(0);
   return classifier;
 }
 
@@ -59,7 +61,7 @@ TEST(ClassifierTest, AStepFollowsTheGradient) {
   const ImageDataset dataset = TwoImages();
   const ImageBatch first = {dataset.images.slice(0, 0, 1),
                             dataset.labels.slice(0, 0, 1)};
-  EXPECT_NEAR(*classifier->TrainStep(first, 0.5), 0.0788897, 1e-6);
+  EXPECT_NEAR(*classifier->TrainStep(first), 0.0788897, 1e-6);
   const NamedTensors weights = classifier->Weights();
   EXPECT_EQ(weights[2].first, "output.weight");
   // The gradient of logit 0 is softmax - 1 = -1 / (1 + e^2.5) = -0.0758582;
@@ -77,11 +79,11 @@ TEST(ClassifierTest, FedProxDrawsBackToTheLastWeights) {
   const ImageDataset dataset = TwoImages();
   const ImageBatch first = {dataset.images.slice(0, 0, 1),
                             dataset.labels.slice(0, 0, 1)};
-  ASSERT_TRUE(classifier->TrainStep(first, 0.5).ok());
+  ASSERT_TRUE(classifier->TrainStep(first).ok());
   const double once = Value(classifier->Weights(), 3, 0);
   EXPECT_NEAR(once, 0.5 * 0.0758582, 1e-6);
   // At the center the term was 0. Now it takes half of the way back.
-  ASSERT_TRUE(classifier->TrainStep(first, 0.5).ok());
+  ASSERT_TRUE(classifier->TrainStep(first).ok());
   const double twice = Value(classifier->Weights(), 3, 0);
   EXPECT_LT(twice, once / 2 + 0.5 * 0.0758582);
   EXPECT_GT(twice, once / 2);
@@ -98,15 +100,85 @@ TEST(ClassifierTest, LearnsASyntheticSet) {
          .split = "test",
          .synthetic = {.count = 100, .channels = 1, .height = 8, .width = 8}});
     const auto classifier = *Classifier::Create(
-        {.inputs = 64, .hidden = 32, .optimizer = optimizer});
+        {.inputs = 64, .hidden = 32, .optimizer = optimizer, .lr = lr});
     const double before = classifier->Evaluate(test).loss;
+    classifier->BeginEpoch(0);
     for (int i = 0; i < 60; ++i) {
-      ASSERT_TRUE(classifier->TrainStep({train.images, train.labels}, lr).ok());
+      ASSERT_TRUE(classifier->TrainStep({train.images, train.labels}).ok());
     }
+    const train::Metrics metrics = *classifier->EndEpoch();
+    EXPECT_EQ(metrics.at("samples"), 60 * 200);
+    EXPECT_EQ(metrics.at("lr"), lr);
     const Evaluation after = classifier->Evaluate(test);
     EXPECT_LT(after.loss, before / 2) << optimizer;
     EXPECT_GT(after.accuracy, 0.9) << optimizer;
   }
+}
+
+// Two halves of a batch, and the batch.
+TEST(ClassifierTest, AccumulatedBatchesAreOneStep) {
+  const ImageDataset train = *LoadImageDataset(
+      {.name = "synthetic",
+       .synthetic = {.count = 40, .channels = 1, .height = 8, .width = 8}});
+  const auto part = [&](int64_t begin, int64_t end) {
+    return ImageBatch{train.images.slice(0, begin, end),
+                      train.labels.slice(0, begin, end)};
+  };
+  const auto whole = *Classifier::Create({.inputs = 64});
+  const auto halves =
+      *Classifier::Create({.inputs = 64, .loop = {.accumulate = 2}});
+  whole->BeginEpoch(0);
+  halves->BeginEpoch(0);
+  ASSERT_TRUE(whole->TrainStep(part(0, 40)).ok());
+  ASSERT_TRUE(halves->TrainStep(part(0, 30)).ok());
+  ASSERT_TRUE(halves->TrainStep(part(30, 40)).ok());
+  const NamedTensors a = whole->Weights(), b = halves->Weights();
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(at::allclose(a[i].second, b[i].second, 1e-5, 1e-6))
+        << a[i].first;
+  }
+  EXPECT_NEAR(halves->EndEpoch()->at("loss"), whole->EndEpoch()->at("loss"),
+              1e-5);
+}
+
+TEST(ClassifierTest, GoesOnFromACheckpointBitByBit) {
+  const ImageDataset train = *LoadImageDataset(
+      {.name = "synthetic",
+       .synthetic = {.count = 40, .channels = 1, .height = 8, .width = 8}});
+  const ClassifierOptions options = {
+      .inputs = 64,
+      .optimizer = "adamw",
+      .fedprox_mu = 0.1,
+      .lr = 0.01,
+      .loop = {.schedule = {.kind = train::LrSchedule::Kind::kLinear,
+                            .total_steps = 20}}};
+  const auto epoch = [&](Classifier& classifier, int number) {
+    classifier.BeginEpoch(number);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(classifier.TrainStep({train.images, train.labels}).ok());
+    }
+    return classifier.EndEpoch()->at("lr");
+  };
+  const auto through = *Classifier::Create(options);
+  epoch(*through, 0);
+  ASSERT_TRUE(through->SetWeights(through->Weights()).ok());
+  const train::CheckpointFiles files = *through->SaveState();
+  const double lr = epoch(*through, 1);
+
+  ClassifierOptions other = options;
+  other.seed = 9;
+  const auto resumed = *Classifier::Create(other);
+  ASSERT_EQ(resumed->LoadState(files), absl::OkStatus());
+  EXPECT_DOUBLE_EQ(epoch(*resumed, 1), lr);
+  // 9 steps before the last one.
+  EXPECT_DOUBLE_EQ(lr, 0.01 * (1 - 9.0 / 20));
+  const NamedTensors a = through->Weights(), b = resumed->Weights();
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(a[i].second.equal(b[i].second)) << a[i].first;
+  }
+  train::CheckpointFiles incomplete = files;
+  ASSERT_EQ(incomplete.erase("model.loop"), 1u);
+  EXPECT_EQ(resumed->LoadState(incomplete).code(), kInvalidArgument);
 }
 
 TEST(ClassifierTest, SeedDecidesTheFirstWeights) {
@@ -123,6 +195,9 @@ TEST(ClassifierTest, RefusesWhatCannotBe) {
   EXPECT_EQ(Classifier::Create({.optimizer = "adam"}).status().code(),
             kInvalidArgument);
   EXPECT_EQ(Classifier::Create({.fedprox_mu = -1}).status().code(),
+            kInvalidArgument);
+  EXPECT_EQ(Classifier::Create({.lr = 0}).status().code(), kInvalidArgument);
+  EXPECT_EQ(Classifier::Create({.device = "gpu"}).status().code(),
             kInvalidArgument);
   EXPECT_EQ(Tiny()->SetWeights({}).code(), kInvalidArgument);
 }

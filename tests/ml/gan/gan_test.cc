@@ -1,5 +1,6 @@
 #include "ml/gan/gan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -18,8 +19,26 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 32;
 
+// In its first epoch.
+std::unique_ptr<Gan> MakeGan(const GanOptions& options) {
+  std::unique_ptr<Gan> gan = *Gan::Create(options);
+  gan->BeginEpoch(0);
+  return gan;
+}
 std::unique_ptr<Gan> MakeGan(uint64_t seed = 1) {
-  return *Gan::Create(SmallGanOptions(seed));
+  return MakeGan(SmallGanOptions(seed));
+}
+
+void Train(Gan& gan, uint64_t images, int64_t batch = kBatch) {
+  ASSERT_EQ(gan.TrainStep(SmallImages(batch, images)), absl::OkStatus());
+}
+void TrainDiscriminator(Gan& gan, uint64_t images) {
+  ASSERT_EQ(gan.DiscriminatorStep(SmallImages(kBatch, images)),
+            absl::OkStatus());
+}
+
+double LossOf(const Gan& gan, const char* name) {
+  return gan.Now().metrics.at(name);
 }
 
 NamedTensors CopyOf(const Gan& gan, GanNetwork network) {
@@ -31,7 +50,7 @@ TEST(GanTest, DiscriminatorStepLeavesTheGeneratorsParametersAlone) {
   const NamedTensors generator = CopyOf(*gan, GanNetwork::kGenerator);
   const NamedTensors discriminator = CopyOf(*gan, GanNetwork::kDiscriminator);
 
-  gan->DiscriminatorStep(SmallImages(kBatch, 1));
+  TrainDiscriminator(*gan, 1);
 
   EXPECT_FALSE(
       Equal(discriminator, gan->NetworkWeights(GanNetwork::kDiscriminator)));
@@ -47,18 +66,18 @@ TEST(GanTest, DiscriminatorStepLeavesTheGeneratorsParametersAlone) {
 
 TEST(GanTest, GeneratorStepLeavesTheDiscriminatorAlone) {
   auto gan = MakeGan();
-  gan->DiscriminatorStep(SmallImages(kBatch, 1));
+  TrainDiscriminator(*gan, 1);
   const NamedTensors generator = CopyOf(*gan, GanNetwork::kGenerator);
   const NamedTensors discriminator = CopyOf(*gan, GanNetwork::kDiscriminator);
 
-  gan->GeneratorStep();
+  ASSERT_EQ(gan->GeneratorStep(), absl::OkStatus());
 
   EXPECT_TRUE(
       Equal(discriminator, gan->NetworkWeights(GanNetwork::kDiscriminator)));
   EXPECT_FALSE(Equal(generator, gan->NetworkWeights(GanNetwork::kGenerator)));
 
   // It trains again afterwards: its parameters were only put aside.
-  gan->DiscriminatorStep(SmallImages(kBatch, 2));
+  TrainDiscriminator(*gan, 2);
   const NamedTensors after = gan->NetworkWeights(GanNetwork::kDiscriminator);
   for (size_t i = 0; i < after.size(); ++i) {
     EXPECT_FALSE(after[i].second.equal(discriminator[i].second))
@@ -68,9 +87,9 @@ TEST(GanTest, GeneratorStepLeavesTheDiscriminatorAlone) {
 
 TEST(GanTest, GeneratorStepNeedsADiscriminatorStep) {
   auto gan = MakeGan();
-  EXPECT_THROW(gan->GeneratorStep(), c10::Error);
-  gan->TrainStep(SmallImages(kBatch, 1));
-  EXPECT_THROW(gan->GeneratorStep(), c10::Error);
+  EXPECT_THROW((void)gan->GeneratorStep(), c10::Error);
+  Train(*gan, 1);
+  EXPECT_THROW((void)gan->GeneratorStep(), c10::Error);
 }
 
 TEST(GanTest, SameSeedsGiveTheSameWeights) {
@@ -79,97 +98,220 @@ TEST(GanTest, SameSeedsGiveTheSameWeights) {
   EXPECT_TRUE(Equal(a->Weights(), b->Weights()));
   // Interleaved, so that a shared random number generator would show.
   for (int i = 0; i < 3; ++i) {
-    a->TrainStep(SmallImages(kBatch, i));
-    b->TrainStep(SmallImages(kBatch, i));
+    Train(*a, i);
+    Train(*b, i);
   }
   EXPECT_TRUE(Equal(a->Weights(), b->Weights()));
 }
 
 TEST(GanTest, EachSeedMatters) {
   GanOptions options = SmallGanOptions(1);
-  auto base = *Gan::Create(options);
+  auto base = MakeGan(options);
   options.noise_seed += 1;
-  auto other_noise = *Gan::Create(options);
+  auto other_noise = MakeGan(options);
   EXPECT_TRUE(Equal(base->Weights(), other_noise->Weights()));
-  base->TrainStep(SmallImages(kBatch, 1));
-  other_noise->TrainStep(SmallImages(kBatch, 1));
+  Train(*base, 1);
+  Train(*other_noise, 1);
   EXPECT_FALSE(Equal(base->Weights(), other_noise->Weights()));
 
   EXPECT_FALSE(Equal(MakeGan(1)->Weights(), MakeGan(2)->Weights()));
 }
 
-TEST(GanTest, LossesAreMeansSinceTheReset) {
+TEST(GanTest, LossesAreMeansOfTheEpoch) {
   auto gan = MakeGan();
-  EXPECT_EQ(gan->MeanLosses().steps, 0);
-  gan->TrainStep(SmallImages(kBatch, 1));
-  const Gan::Losses first = gan->MeanLosses();
-  EXPECT_EQ(first.steps, 1);
-  // An untrained discriminator says "maybe" to everything.
-  EXPECT_NEAR(first.discriminator, std::log(2.0), 0.05);
-  EXPECT_NEAR(first.generator, std::log(2.0), 0.05);
+  gan->BeginEpoch(3, 3 * kBatch);
+  EXPECT_EQ(gan->Now().epoch, 3);
+  EXPECT_TRUE(gan->Now().metrics.empty());
+  Train(*gan, 1);
+  // Half a step is none.
+  TrainDiscriminator(*gan, 2);
+  const train::Progress progress = gan->Now();
+  EXPECT_EQ(progress.samples_done, kBatch);
+  EXPECT_EQ(progress.samples, 3 * kBatch);
+  ASSERT_EQ(gan->GeneratorStep(), absl::OkStatus());
 
-  gan->TrainStep(SmallImages(kBatch, 2));
-  const Gan::Losses both = gan->MeanLosses();
-  EXPECT_EQ(both.steps, 2);
-  gan->ResetLosses();
-  EXPECT_EQ(gan->MeanLosses().discriminator, 0);
-  EXPECT_NE(both.discriminator, first.discriminator);
+  // An untrained discriminator says "maybe" to everything.
+  auto other = MakeGan();
+  Train(*other, 1);
+  const train::Metrics first = *other->EndEpoch();
+  EXPECT_EQ(first.at("samples"), kBatch);
+  EXPECT_EQ(first.at("lr"), other->options().lr);
+  EXPECT_NEAR(first.at("d_loss"), std::log(2.0), 0.05);
+  EXPECT_NEAR(first.at("g_loss"), std::log(2.0), 0.05);
+  other->BeginEpoch(1);
+  Train(*other, 2);
+  const train::Metrics second = *other->EndEpoch();
+  const train::Metrics both = *gan->EndEpoch();
+  EXPECT_EQ(both.at("samples"), 2 * kBatch);
+  for (const char* loss : {"d_loss", "g_loss"}) {
+    EXPECT_DOUBLE_EQ(both.at(loss), (first.at(loss) + second.at(loss)) / 2);
+  }
+  EXPECT_FALSE(both.contains("d_gradient_norm"));
+}
+
+TEST(GanTest, AccumulatedBatchesMakeOneStep) {
+  GanOptions options = SmallGanOptions();
+  options.loop.accumulate = 2;
+  auto gan = MakeGan(options);
+  const NamedTensors before = Copy(gan->Weights());
+  Train(*gan, 1);
+  // Nothing but BatchNorm's statistics has moved.
+  const auto moved = [&] {
+    int parameters = 0;
+    size_t i = 0;
+    for (const GanNetwork network : kGanNetworks) {
+      for (const TensorSpec& spec : GanTensors(network, 16, kSmallShape)) {
+        const bool same = gan->Weights()[i].second.equal(before[i].second);
+        parameters += !spec.is_buffer && !same;
+        ++i;
+      }
+    }
+    return parameters;
+  };
+  EXPECT_EQ(moved(), 0);
+  EXPECT_EQ(gan->SaveState().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  Train(*gan, 2);
+  EXPECT_GT(moved(), 0);
+  // The rest of an epoch is a step, too.
+  gan->BeginEpoch(1);
+  const NamedTensors one = Copy(gan->Weights());
+  Train(*gan, 3);
+  EXPECT_TRUE(gan->Weights().back().second.equal(one.back().second));
+  ASSERT_EQ(gan->EndEpoch().status(), absl::OkStatus());
+  EXPECT_FALSE(gan->Weights().back().second.equal(one.back().second));
+}
+
+TEST(GanTest, GradientsAreClippedForEachNetwork) {
+  GanOptions options = SmallGanOptions();
+  options.loop.clip_norm = 1e-12;
+  options.lr = 1e-4;
+  auto clipped = MakeGan(options);
+  Train(*clipped, 1);
+  const train::Metrics metrics = *clipped->EndEpoch();
+  EXPECT_GT(metrics.at("d_gradient_norm"), 1e-12);
+  EXPECT_GT(metrics.at("g_gradient_norm"), 1e-12);
+  // Adam divides by the gradients' size plus 1e-8: only such small ones move
+  // the weights by less than the learning rate.
+  auto plain = *Gan::Create(options);
+  double largest = 0;
+  const NamedTensors after =
+      clipped->NetworkWeights(GanNetwork::kDiscriminator);
+  const NamedTensors before = plain->NetworkWeights(GanNetwork::kDiscriminator);
+  for (size_t i = 0; i < after.size(); ++i) {
+    largest = std::max(
+        largest,
+        after[i].second.sub(before[i].second).abs().max().item().toDouble());
+  }
+  EXPECT_LT(largest, options.lr / 100);
+}
+
+TEST(GanTest, TheScheduleChangesTheLearningRateOfBoth) {
+  GanOptions options = SmallGanOptions();
+  options.loop.schedule = {.kind = train::LrSchedule::Kind::kLinear,
+                           .total_steps = 4};
+  options.loop.schedule_unit = train::ScheduleUnit::kEpoch;
+  auto gan = MakeGan(options);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    gan->BeginEpoch(epoch);
+    Train(*gan, 1);
+    EXPECT_DOUBLE_EQ(gan->EndEpoch()->at("lr"), options.lr * (4 - epoch) / 4);
+  }
+}
+
+TEST(GanTest, BfloatLearnsTheSameThing) {
+  GanOptions options = SmallGanOptions();
+  options.loop.precision = train::Precision::kBfloat16;
+  auto half = MakeGan(options);
+  auto full = MakeGan();
+  Train(*half, 1);
+  Train(*full, 1);
+  // Rounded to 8 bits: near, and not the same.
+  EXPECT_NE(LossOf(*half, "d_loss"), LossOf(*full, "d_loss"));
+  EXPECT_NEAR(LossOf(*half, "d_loss"), LossOf(*full, "d_loss"), 0.02);
+  EXPECT_NEAR(LossOf(*half, "g_loss"), LossOf(*full, "g_loss"), 0.02);
+  for (int i = 0; i < 30; ++i) TrainDiscriminator(*half, i);
+  half->BeginEpoch(1);
+  Train(*half, 100);
+  EXPECT_LT(LossOf(*half, "d_loss"), 0.1);
+  for (const auto& [name, tensor] : half->Weights()) {
+    EXPECT_NE(tensor.scalar_type(), at::kBFloat16) << name;
+  }
+}
+
+TEST(GanTest, ALossThatIsNotFiniteIsAnErrorOrASkippedStep) {
+  GanOptions options = SmallGanOptions();
+  at::Tensor bad = SmallImages(kBatch, 1);
+  bad.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  auto gan = MakeGan(options);
+  const absl::Status status = gan->TrainStep(bad);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("discriminator: epoch 1"));
+
+  options.loop.on_non_finite = train::OnNonFinite::kSkip;
+  gan = MakeGan(options);
+  ASSERT_EQ(gan->TrainStep(bad), absl::OkStatus());
+  Train(*gan, 2);
+  const train::Metrics metrics = *gan->EndEpoch();
+  EXPECT_EQ(metrics.at("skipped_steps"), 1);
+  EXPECT_NEAR(metrics.at("d_loss"), std::log(2.0), 0.05);
 }
 
 TEST(GanTest, DiscriminatorLearnsWhatIsReal) {
   auto gan = MakeGan();
-  for (int i = 0; i < 30; ++i) gan->DiscriminatorStep(SmallImages(kBatch, i));
-  gan->ResetLosses();
-  gan->TrainStep(SmallImages(kBatch, 100));
-  EXPECT_LT(gan->MeanLosses().discriminator, 0.1);
+  for (int i = 0; i < 30; ++i) TrainDiscriminator(*gan, i);
+  gan->BeginEpoch(1);
+  Train(*gan, 100);
+  EXPECT_LT(LossOf(*gan, "d_loss"), 0.1);
 }
 
 TEST(GanTest, GeneratorLearnsTheImages) {
   auto gan = MakeGan();
-  gan->TrainStep(SmallImages(kBatch, 0));
-  const double loss_before = gan->MeanLosses().generator;
-  for (int i = 0; i < 60; ++i) gan->DiscriminatorStep(SmallImages(kBatch, i));
-  gan->ResetLosses();
-  gan->TrainStep(SmallImages(kBatch, 61));
-  const double loss_beaten = gan->MeanLosses().generator;
+  Train(*gan, 0);
+  const double loss_before = LossOf(*gan, "g_loss");
+  for (int i = 0; i < 60; ++i) TrainDiscriminator(*gan, i);
+  gan->BeginEpoch(1);
+  Train(*gan, 61);
+  const double loss_beaten = LossOf(*gan, "g_loss");
   EXPECT_GT(loss_beaten, loss_before);
-  for (int i = 0; i < 150; ++i) gan->TrainStep(SmallImages(kBatch, i));
-  gan->ResetLosses();
-  for (int i = 0; i < 10; ++i) gan->TrainStep(SmallImages(kBatch, i));
-  EXPECT_LT(gan->MeanLosses().generator, loss_beaten);
+  for (int i = 0; i < 150; ++i) Train(*gan, i);
+  gan->BeginEpoch(1);
+  for (int i = 0; i < 10; ++i) Train(*gan, i);
+  EXPECT_LT(LossOf(*gan, "g_loss"), loss_beaten);
 }
 
 TEST(GanTest, LabelSmoothingChangesOnlyTheTargetOfRealImages) {
   GanOptions options = SmallGanOptions(1);
   options.label_smoothing = 0.2;
-  auto smooth = *Gan::Create(options);
+  auto smooth = MakeGan(options);
   auto plain = MakeGan(1);
   for (int i = 0; i < 30; ++i) {
-    smooth->DiscriminatorStep(SmallImages(kBatch, i));
-    plain->DiscriminatorStep(SmallImages(kBatch, i));
+    TrainDiscriminator(*smooth, i);
+    TrainDiscriminator(*plain, i);
   }
-  smooth->ResetLosses();
-  plain->ResetLosses();
-  smooth->TrainStep(SmallImages(kBatch, 100));
-  plain->TrainStep(SmallImages(kBatch, 100));
+  smooth->BeginEpoch(1);
+  plain->BeginEpoch(1);
+  Train(*smooth, 100);
+  Train(*plain, 100);
   // The best that a discriminator can do is the entropy of (0.8, 0.2) on real
   // images and 0 on the others.
   const double floor = -(0.8 * std::log(0.8) + 0.2 * std::log(0.2)) / 2;
-  EXPECT_GE(smooth->MeanLosses().discriminator, floor - 1e-6);
-  EXPECT_LT(plain->MeanLosses().discriminator, floor);
+  EXPECT_GE(LossOf(*smooth, "d_loss"), floor - 1e-6);
+  EXPECT_LT(LossOf(*plain, "d_loss"), floor);
 }
 
 TEST(GanTest, WeightsTravelToAnotherGan) {
   auto a = MakeGan(1);
   auto b = MakeGan(2);
-  for (int i = 0; i < 2; ++i) a->TrainStep(SmallImages(kBatch, i));
+  for (int i = 0; i < 2; ++i) Train(*a, i);
   ASSERT_TRUE(b->SetWeights(Copy(a->Weights())).ok());
   EXPECT_TRUE(Equal(a->Weights(), b->Weights()));
   EXPECT_EQ(a->Weights().front().first, "generator.layers.0.weight");
   EXPECT_EQ(a->Weights().back().first, "discriminator.layers.9.bias");
   EXPECT_TRUE(Equal(SelectNetwork(GanNetwork::kDiscriminator, a->Weights()),
                     a->NetworkWeights(GanNetwork::kDiscriminator)));
-  b->TrainStep(SmallImages(kBatch, 3));  // Still trains.
+  Train(*b, 3);  // Still trains.
   EXPECT_FALSE(Equal(a->Weights(), b->Weights()));
 }
 
@@ -209,12 +351,14 @@ TEST(GanTest, RefusesForeignWeightsAndStaysAsItWas) {
 
 TEST(GanTest, RefusesBatchesOfAnotherKind) {
   auto gan = MakeGan();
-  EXPECT_THROW(gan->TrainStep(at::zeros({4, 3, 8, 8})), c10::Error);
-  EXPECT_THROW(gan->TrainStep(at::zeros({4, 64})), c10::Error);
-  EXPECT_THROW(gan->TrainStep(at::zeros({1, 1, 8, 8})), c10::Error);
-  EXPECT_THROW(gan->TrainStep(at::zeros({4, 1, 8, 8}, at::kByte)), c10::Error);
-  gan->TrainStep(at::zeros({2, 1, 8, 8}));
-  gan->TrainStep(at::zeros({5, 1, 8, 8}));  // The size of a batch may change.
+  EXPECT_THROW((void)gan->TrainStep(at::zeros({4, 3, 8, 8})), c10::Error);
+  EXPECT_THROW((void)gan->TrainStep(at::zeros({4, 64})), c10::Error);
+  EXPECT_THROW((void)gan->TrainStep(at::zeros({1, 1, 8, 8})), c10::Error);
+  EXPECT_THROW((void)gan->TrainStep(at::zeros({4, 1, 8, 8}, at::kByte)),
+               c10::Error);
+  // The size of a batch may change.
+  EXPECT_EQ(gan->TrainStep(at::zeros({2, 1, 8, 8})), absl::OkStatus());
+  EXPECT_EQ(gan->TrainStep(at::zeros({5, 1, 8, 8})), absl::OkStatus());
 }
 
 TEST(GanTest, RefusesBadOptions) {
@@ -235,6 +379,14 @@ TEST(GanTest, RefusesBadOptions) {
   GanOptions options = good;
   options.latent_dim = 0;
   EXPECT_FALSE(Gan::Create(options).ok());
+  options = good;
+  options.device = "gpu";
+  EXPECT_EQ(Gan::Create(options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  options = good;
+  options.loop.accumulate = 0;
+  EXPECT_EQ(Gan::Create(options).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include "ml/gan/gan_worker.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ml/gan/total_progress.h"
 #include "tests/ml/gan/gan_testutil.h"
 
 namespace miniray::ml {
@@ -107,27 +111,39 @@ TEST(GanWorkerTest, WeightsMoveBetweenWorkers) {
   EXPECT_FALSE(b.SetWeights({}).ok());
 }
 
-TEST(GanWorkerTest, ReportsWithinTheEpoch) {
-  GanWorkerOptions options = TinyOptions();
-  options.worker_id = 3;
-  GanWorker worker(options);
+TEST(GanWorkerTest, SaysHowFarTheEpochIs) {
+  GanWorker worker(TinyOptions());
+  EXPECT_EQ(worker.GetProgress().epoch, -1);
   ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
-  std::vector<BatchProgress> reports;
-  worker.set_report(
-      [&](const BatchProgress& progress) { reports.push_back(progress); });
-  ASSERT_EQ(worker.TrainEpoch(7).status(), absl::OkStatus());
-  ASSERT_FALSE(reports.empty());  // The first batch always reports.
-  EXPECT_EQ(reports[0].worker_id, 3);
-  EXPECT_EQ(reports[0].epoch, 7);
-  EXPECT_EQ(reports[0].batches_done, 1);
-  EXPECT_EQ(reports[0].batches, 3);
-  EXPECT_EQ(reports[0].images, 16);
-  EXPECT_GT(reports[0].seconds, 0);
-  EXPECT_GT(reports[0].g_loss, 0);
+  EXPECT_EQ(worker.GetProgress().epoch, -1);
+  // From another thread, while it trains.
+  std::atomic<bool> done = false;
+  int64_t most = 0;
+  std::thread asking([&] {
+    while (!done) {
+      const train::Progress progress = worker.GetProgress();
+      if (progress.epoch == 7) most = std::max(most, progress.samples_done);
+    }
+  });
+  const absl::StatusOr<train::Metrics> metrics = worker.TrainEpoch(7);
+  done = true;
+  asking.join();
+  ASSERT_EQ(metrics.status(), absl::OkStatus());
+  EXPECT_LE(most, 48);
+  const train::Progress progress = worker.GetProgress();
+  EXPECT_EQ(progress.epoch, 7);
+  EXPECT_TRUE(progress.done);
+  EXPECT_EQ(progress.samples_done, 48);
+  EXPECT_EQ(progress.samples, 48);
+  EXPECT_EQ(progress.metrics.at("g_loss"), metrics->at("g_loss"));
+  EXPECT_EQ(progress.metrics.at("d_loss"), metrics->at("d_loss"));
 }
 
 TEST(GanWorkerTest, GoesOnFromACheckpointBitByBit) {
   GanWorkerOptions options = TinyOptions();
+  // By steps: what it has taken is part of it.
+  options.loop.schedule = {.kind = train::LrSchedule::Kind::kCosine,
+                           .total_steps = 20};
   GanWorker worker(options);
   ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -160,11 +176,13 @@ TEST(GanWorkerTest, GoesOnFromACheckpointBitByBit) {
   }
   EXPECT_FALSE(Equal(*weights_only.GetWeights(), *worker.GetWeights()));
 
-  train::CheckpointFiles incomplete = *files;
-  incomplete.erase("training.pt");
-  const absl::Status lacks = resumed.LoadCheckpoint(incomplete);
-  EXPECT_EQ(lacks.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(lacks.message(), HasSubstr("training.pt"));
+  for (const char* file : {"training.pt", "generator.loop"}) {
+    train::CheckpointFiles incomplete = *files;
+    ASSERT_EQ(incomplete.erase(file), 1u);
+    const absl::Status lacks = resumed.LoadCheckpoint(incomplete);
+    EXPECT_EQ(lacks.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(lacks.message(), HasSubstr(file));
+  }
 }
 
 TEST(GanWorkerTest, DealsTheImagesAsToldTo) {
@@ -243,48 +261,34 @@ TEST(GanWorkerTest, StopsWhenTheLossesAreNoLongerFinite) {
     status = worker.TrainEpoch(epoch).status();
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lr below 1e+30"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("learning rate below 1e+30"));
 }
 
-TEST(ProgressBoardTest, KeepsTheLastReportOfEachWorker) {
-  ProgressBoard board;
-  EXPECT_TRUE(board.Latest().empty());
-  board.Report({.worker_id = 1, .epoch = 0, .batches_done = 3});
-  board.Report({.worker_id = 0, .epoch = 0, .batches_done = 1});
-  board.Report({.worker_id = 1, .epoch = 1, .batches_done = 2});
-  const std::vector<BatchProgress> latest = board.Latest();
-  ASSERT_EQ(latest.size(), 2u);
-  EXPECT_EQ(latest[0].worker_id, 0);
-  EXPECT_EQ(latest[1].epoch, 1);
-  EXPECT_EQ(latest[1].batches_done, 2);
-}
-
-TEST(ProgressBoardTest, AddsUpTheWorkersOfAnEpoch) {
-  const std::vector<BatchProgress> reports = {
-      {.worker_id = 0,
-       .epoch = 2,
-       .batches_done = 5,
-       .batches = 10,
-       .images = 50,
-       .seconds = 5,
-       .g_loss = 1,
-       .d_loss = 3},
-      {.worker_id = 1,
-       .epoch = 2,
-       .batches_done = 10,
-       .batches = 10,
-       .images = 100,
-       .seconds = 5,
-       .g_loss = 2,
-       .d_loss = 4},
-      {.worker_id = 2, .epoch = 1, .batches_done = 10, .batches = 10}};
-  const TotalProgress total = AddUp(reports, 2, 3);
+TEST(TotalProgressTest, AddsUpTheWorkersOfAnEpoch) {
+  std::vector<train::Progress> workers(3);
+  workers[0] = {.epoch = 2,
+                .samples_done = 50,
+                .samples = 100,
+                .seconds = 5,
+                .metrics = {{"g_loss", 1}, {"d_loss", 3}}};
+  workers[1] = {.epoch = 2,
+                .samples_done = 100,
+                .samples = 100,
+                .seconds = 5,
+                .done = true,
+                .metrics = {{"g_loss", 2}, {"d_loss", 4}}};
+  workers[2] = {.epoch = 1, .samples_done = 100, .samples = 100};
+  const TotalProgress total = AddUp(workers, 2);
   EXPECT_DOUBLE_EQ(total.fraction, 0.5);
   EXPECT_DOUBLE_EQ(total.images_per_sec, 30);
   EXPECT_DOUBLE_EQ(total.g_loss, 1.5);
   EXPECT_DOUBLE_EQ(total.d_loss, 3.5);
-  EXPECT_EQ(AddUp(reports, 3, 3).fraction, 0);
-  EXPECT_EQ(AddUp({}, 0, 0).fraction, 0);
+  EXPECT_EQ(AddUp(workers, 3).fraction, 0);
+  EXPECT_EQ(AddUp({}, 0).fraction, 0);
+  // Begun, and no step is done yet.
+  workers[2] = {.epoch = 2, .samples = 100};
+  EXPECT_DOUBLE_EQ(AddUp(workers, 2).g_loss, 1.5);
 }
 
 }  // namespace

@@ -65,7 +65,10 @@ TEST(ImageGeneratorTest, NoImagesIsFine) {
 
 TEST(ImageGeneratorTest, UsesTheTrainedStatistics) {
   auto gan = *Gan::Create(SmallGanOptions());
-  for (int i = 0; i < 3; ++i) gan->TrainStep(SmallImages(16, i));
+  gan->BeginEpoch(0);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(gan->TrainStep(SmallImages(16, i)), absl::OkStatus());
+  }
   GanModel model = SmallGenerator();
   model.weights = Copy(gan->NetworkWeights(GanNetwork::kGenerator));
   const at::Tensor images = (*ImageGenerator::Create(model))->Generate(1, 0, 4);
