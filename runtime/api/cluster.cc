@@ -248,9 +248,11 @@ absl::Status CheckConcurrency(const ActorOptions& options, bool saves_state) {
         "the class has SaveState, so its methods must run one at a time: no "
         "max_concurrency above 1, no concurrency groups");
   }
-  if (options.max_retries < -1 || options.max_pending_calls < 0) {
+  if (options.max_retries < -1 || options.max_pending_calls < 0 ||
+      options.max_pending_bytes < 0) {
     return absl::InvalidArgumentError(
-        "max_retries is at least -1 (for ever), max_pending_calls at least 0");
+        "max_retries is at least -1 (for ever), max_pending_calls and "
+        "max_pending_bytes at least 0 (the default)");
   }
   return absl::OkStatus();
 }
@@ -422,6 +424,7 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_max_concurrency(options.max_concurrency);
   for (const ConcurrencyGroup& group : options.concurrency_groups) {
     v1::ConcurrencyGroup* out = spec.add_concurrency_groups();
+  spec.set_max_pending_bytes(options.max_pending_bytes);
     out->set_name(group.name);
     out->set_max_concurrency(group.max_concurrency);
     for (const std::string& method : group.methods) out->add_methods(method);
@@ -453,9 +456,12 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_shared_process(options.shared_process);
   MR_ASSIGN_OR_RETURN(const v1::ActorInfo info,
                       client()->CreateActor(std::move(spec)));
-  return internal::ActorIdentity{info.actor_id(), info.class_name(),
-                                 info.name(), options.max_retries,
-                                 options.max_pending_calls};
+  return internal::ActorIdentity{info.actor_id(),
+                                 info.class_name(),
+                                 info.name(),
+                                 options.max_retries,
+                                 options.max_pending_calls,
+                                 options.max_pending_bytes};
 }
 
 absl::StatusOr<internal::ActorIdentity> Cluster::Find(
@@ -468,9 +474,9 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Find(
                                                    "' is a ", info.class_name(),
                                                    ", not a ", class_name));
   }
-  return internal::ActorIdentity{info.actor_id(), info.class_name(),
-                                 info.name(), info.max_retries(),
-                                 info.max_pending_calls()};
+  return internal::ActorIdentity{
+      info.actor_id(),    info.class_name(),        info.name(),
+      info.max_retries(), info.max_pending_calls(), info.max_pending_bytes()};
 }
 
 std::shared_ptr<internal::CallState> Cluster::PutEncoded(

@@ -149,6 +149,10 @@ struct ActorOptions {
   // Only on nodes that have all of these (miniray start --labels).
   std::map<std::string, std::string> node_labels;
   // Takes its resources from a bundle of this group (a PlacementGroup or its
+  // The same for the bytes of their arguments, which are kept until the reply
+  // in case they must be sent again; results of other calls count once they are
+  // there. One call may have more. 0: 4 GiB.
+  int64_t max_pending_bytes = 0;
   // id): the one of that index, from 0, or any that has room.
   PlacementGroupId placement_group;
   std::optional<int> bundle_index;

@@ -54,6 +54,7 @@ v1::ActorInfo NewInfo(const v1::ActorSpec& spec, const ResourceSet& request) {
   info.set_package_id(spec.package_id());
   info.set_max_retries(spec.max_retries());
   info.set_max_pending_calls(spec.max_pending_calls());
+  info.set_max_pending_bytes(spec.max_pending_bytes());
   return info;
 }
 
