@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -199,7 +200,9 @@ absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {
   MR_ASSIGN_OR_RETURN(Cluster cluster, ClusterOfActors(host));
   const std::shared_ptr<internal::Client> client = cluster.client();
   auto context = std::make_shared<const ActorContext>(
-      host.spec(), host.node_id(), host.incarnation(), cluster);
+      host.spec(), host.node_id(), host.incarnation(),
+      std::vector<std::string>(host.gpu_ids().begin(), host.gpu_ids().end()),
+      cluster);
   if (host.spec().shared_process().empty()) {
     ActorContext::SetDefault(new ActorContext(*context));
   }
@@ -421,10 +424,10 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_num_threads(options.num_threads);
   spec.set_max_retries(options.max_retries);
   spec.set_max_pending_calls(options.max_pending_calls);
+  spec.set_max_pending_bytes(options.max_pending_bytes);
   spec.set_max_concurrency(options.max_concurrency);
   for (const ConcurrencyGroup& group : options.concurrency_groups) {
     v1::ConcurrencyGroup* out = spec.add_concurrency_groups();
-  spec.set_max_pending_bytes(options.max_pending_bytes);
     out->set_name(group.name);
     out->set_max_concurrency(group.max_concurrency);
     for (const std::string& method : group.methods) out->add_methods(method);
