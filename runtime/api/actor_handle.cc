@@ -10,12 +10,12 @@ namespace {
 
 // Field numbers of ActorRef.
 constexpr int kActorId = 1, kClassName = 2, kName = 3;
-constexpr int kMaxRetries = 4, kMaxPendingCalls = 5;
+constexpr int kMaxRetries = 4, kMaxPendingCalls = 5, kMaxPendingBytes = 6;
 
 // int32 in protobuf: a negative one takes 64 bits.
-void PutInt(int field, int value, WireWriter* out) {
+void PutInt(int field, int64_t value, WireWriter* out) {
   if (value != 0) {
-    out->Varint(field, static_cast<uint64_t>(static_cast<int64_t>(value)));
+    out->Varint(field, static_cast<uint64_t>(value));
   }
 }
 
@@ -111,6 +111,7 @@ void EncodeActorRef(const AnyActorHandle& handle, WireWriter* out) {
   nested.Bytes(kName, absl::string_view(handle.name()));
   PutInt(kMaxRetries, handle.identity().max_retries, &nested);
   PutInt(kMaxPendingCalls, handle.identity().max_pending_calls, &nested);
+  PutInt(kMaxPendingBytes, handle.identity().max_pending_bytes, &nested);
   out->Message(static_cast<int>(ValueKind::kActor), std::move(nested));
 }
 
@@ -126,6 +127,8 @@ absl::Status DecodeActorRef(const ValueView& view, AnyActorHandle* out) {
         identity.max_retries = static_cast<int>(field.scalar);
       } else if (field.number == kMaxPendingCalls) {
         identity.max_pending_calls = static_cast<int>(field.scalar);
+      } else if (field.number == kMaxPendingBytes) {
+        identity.max_pending_bytes = static_cast<int64_t>(field.scalar);
       }
       continue;
     }

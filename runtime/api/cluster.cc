@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -199,7 +200,9 @@ absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {
   MR_ASSIGN_OR_RETURN(Cluster cluster, ClusterOfActors(host));
   const std::shared_ptr<internal::Client> client = cluster.client();
   auto context = std::make_shared<const ActorContext>(
-      host.spec(), host.node_id(), host.incarnation(), cluster);
+      host.spec(), host.node_id(), host.incarnation(),
+      std::vector<std::string>(host.gpu_ids().begin(), host.gpu_ids().end()),
+      cluster);
   if (host.spec().shared_process().empty()) {
     ActorContext::SetDefault(new ActorContext(*context));
   }
@@ -248,9 +251,11 @@ absl::Status CheckConcurrency(const ActorOptions& options, bool saves_state) {
         "the class has SaveState, so its methods must run one at a time: no "
         "max_concurrency above 1, no concurrency groups");
   }
-  if (options.max_retries < -1 || options.max_pending_calls < 0) {
+  if (options.max_retries < -1 || options.max_pending_calls < 0 ||
+      options.max_pending_bytes < 0) {
     return absl::InvalidArgumentError(
-        "max_retries is at least -1 (for ever), max_pending_calls at least 0");
+        "max_retries is at least -1 (for ever), max_pending_calls and "
+        "max_pending_bytes at least 0 (the default)");
   }
   return absl::OkStatus();
 }
@@ -419,6 +424,7 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_num_threads(options.num_threads);
   spec.set_max_retries(options.max_retries);
   spec.set_max_pending_calls(options.max_pending_calls);
+  spec.set_max_pending_bytes(options.max_pending_bytes);
   spec.set_max_concurrency(options.max_concurrency);
   for (const ConcurrencyGroup& group : options.concurrency_groups) {
     v1::ConcurrencyGroup* out = spec.add_concurrency_groups();
@@ -453,9 +459,12 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
   spec.set_shared_process(options.shared_process);
   MR_ASSIGN_OR_RETURN(const v1::ActorInfo info,
                       client()->CreateActor(std::move(spec)));
-  return internal::ActorIdentity{info.actor_id(), info.class_name(),
-                                 info.name(), options.max_retries,
-                                 options.max_pending_calls};
+  return internal::ActorIdentity{info.actor_id(),
+                                 info.class_name(),
+                                 info.name(),
+                                 options.max_retries,
+                                 options.max_pending_calls,
+                                 options.max_pending_bytes};
 }
 
 absl::StatusOr<internal::ActorIdentity> Cluster::Find(
@@ -468,9 +477,9 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Find(
                                                    "' is a ", info.class_name(),
                                                    ", not a ", class_name));
   }
-  return internal::ActorIdentity{info.actor_id(), info.class_name(),
-                                 info.name(), info.max_retries(),
-                                 info.max_pending_calls()};
+  return internal::ActorIdentity{
+      info.actor_id(),    info.class_name(),        info.name(),
+      info.max_retries(), info.max_pending_calls(), info.max_pending_bytes()};
 }
 
 std::shared_ptr<internal::CallState> Cluster::PutEncoded(

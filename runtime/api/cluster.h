@@ -63,10 +63,22 @@ struct ClusterOptions {
   double embedded_num_cpus = 0;  // Of each; 0: the machine's.
 };
 
+// What an actor asks for of its node, and holds until its process has ended.
+// Fractions count to 1/10000. All of it decides where the actor is placed, and
+// no more, but for the threads (ActorOptions::num_threads) and GPUs.
 struct ResourceOptions {
   double cpu = 1;
+  // Up to 1: a share of one device, which other shares may fill; beyond: so
+  // many devices, a whole number. The process sees these devices alone
+  // (CUDA_VISIBLE_DEVICES; ActorContext::gpu_ids), and none if it asks for none
+  // of a node that offers GPUs (start --num_gpus). What of a device's memory
+  // and time a share is, its users must agree on themselves.
   double gpu = 0;
+  // Reserved for placement; nobody keeps the actor from using more. Who is
+  // killed when a node runs out of memory is up to what they use (start
+  // --memory_limit), not to this.
   double memory_bytes = 0;
+  // By names of your own (start --resources).
   std::map<std::string, double> custom;
 };
 
@@ -129,13 +141,18 @@ struct ActorOptions {
   // Not empty: on each node, the job's actors of this program with the same
   // shared_process live in one process, for classes that are light. Each still
   // has a thread of its own; a crash takes them all. Not together with `env`;
-  // the first of them says with how many threads they compute.
+  // the first of them says with how many threads they compute. Those with
+  // other GPUs live in another one.
   std::string shared_process;
   // Default of CallOptions::max_retries, wherever the handle travels.
   int max_retries = 0;
   // Calls of one process to the actor that have no reply yet; beyond, calls
   // fail with RESOURCE_EXHAUSTED. 0: 100,000.
   int max_pending_calls = 0;
+  // The same for the bytes of their arguments, which are kept until the reply
+  // in case they must be sent again; results of other calls count once they are
+  // there. One call may have more. 0: 4 GiB.
+  int64_t max_pending_bytes = 0;
   // How many methods outside any group run at once. With one, they run in the
   // order of the calls.
   int max_concurrency = 1;
@@ -266,6 +283,12 @@ class ActorContext {
   const std::string& name() const { return spec_.name(); }
   const std::string& node_id() const { return node_id_; }
   int num_restarts() const { return incarnation_; }
+  // The GPUs that the actor may use, by the names that they have on its node:
+  // what CUDA_VISIBLE_DEVICES of its process says, unless the actor's own `env`
+  // says otherwise. CUDA and LibTorch number them anew: gpu_ids()[i] is
+  // "cuda:i". Of a fraction of a GPU: the one device. The same after a restart
+  // of the head; a restarted actor may get others.
+  const std::vector<std::string>& gpu_ids() const { return gpu_ids_; }
   // The actor's own connection, to create actors and find them by name.
   const Cluster& cluster() const { return cluster_; }
 
@@ -285,10 +308,11 @@ class ActorContext {
 
   // For the runtime itself.
   ActorContext(v1::ActorSpec spec, std::string node_id, int incarnation,
-               Cluster cluster)
+               std::vector<std::string> gpu_ids, Cluster cluster)
       : spec_(std::move(spec)),
         node_id_(std::move(node_id)),
         incarnation_(incarnation),
+        gpu_ids_(std::move(gpu_ids)),
         cluster_(std::move(cluster)) {}
   // In each thread of the actor.
   static void SetCurrent(const ActorContext* context);
@@ -299,6 +323,7 @@ class ActorContext {
   v1::ActorSpec spec_;
   std::string node_id_;
   int incarnation_;
+  std::vector<std::string> gpu_ids_;
   Cluster cluster_;
 };
 

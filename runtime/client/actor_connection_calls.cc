@@ -208,18 +208,26 @@ absl::Status ActorConnection::CheckRoom(size_t bytes) const {
                            ? static_cast<size_t>(actor_.max_pending_calls)
                            : kMaxPendingCalls;
   if (unsent_.size() + sent_.size() >= limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(limit,
-                     " calls to this actor have no reply yet; wait for some "
-                     "before making more"));
-  }
-  if (pending_bytes_ > 0 && pending_bytes_ + bytes > kMaxPendingBytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "calls of ", pending_bytes_,
-        " bytes to this actor have no reply yet; wait for some before making "
-        "more"));
+        limit,
+        " calls of this process to the actor have no reply yet, which is the "
+        "limit: wait for some before making more, or create the actor with a "
+        "larger ActorOptions::max_pending_calls"));
   }
-  return absl::OkStatus();
+  const uint64_t byte_limit =
+      actor_.max_pending_bytes > 0
+          ? static_cast<uint64_t>(actor_.max_pending_bytes)
+          : kMaxPendingBytes;
+  if (pending_bytes_ == 0 || pending_bytes_ + bytes <= byte_limit) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "calls of this process to the actor with ", pending_bytes_,
+      " bytes of arguments have no reply yet, and with ", bytes,
+      " more they are over the limit of ", byte_limit,
+      " bytes: wait for some before making more, Put what several calls are "
+      "given, or create the actor with a larger "
+      "ActorOptions::max_pending_bytes"));
 }
 
 void ActorConnection::OnWritable(ActorStream* stream) {

@@ -3,6 +3,7 @@
 #ifndef MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
 #define MINIRAY_RUNTIME_CLIENT_CALL_REQUEST_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ struct ActorIdentity {
   // Defaults of its creator for calls; see ActorOptions.
   int max_retries = 0;
   int max_pending_calls = 0;
+  int64_t max_pending_bytes = 0;
 
   // "Counter 'c'" or "Counter (actor-0123456789abcdef)".
   std::string ToString() const;

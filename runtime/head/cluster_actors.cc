@@ -54,6 +54,7 @@ v1::ActorInfo NewInfo(const v1::ActorSpec& spec, const ResourceSet& request) {
   info.set_package_id(spec.package_id());
   info.set_max_retries(spec.max_retries());
   info.set_max_pending_calls(spec.max_pending_calls());
+  info.set_max_pending_bytes(spec.max_pending_bytes());
   return info;
 }
 
@@ -62,7 +63,7 @@ v1::ActorInfo NewInfo(const v1::ActorSpec& spec, const ResourceSet& request) {
 void ClusterState::CreateActor(const v1::ActorSpec& spec, ActorCallback done) {
   if (absl::Status status = CheckSpec(spec); !status.ok()) return done(status);
   const absl::StatusOr<ResourceSet> request =
-      ResourceSet::FromProto(spec.resources());
+      ResourceSet::FromRequest(spec.resources());
   if (!request.ok()) return done(request.status());
   Turn turn(this);
   absl::StatusOr<const Actor*> actor = Admit(spec, *request);

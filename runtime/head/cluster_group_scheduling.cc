@@ -110,10 +110,12 @@ bool ClusterState::PlaceGroup(Group* group) {
   size_t next = 0;
   for (BundleRecord& bundle : group->bundles) {
     if (!bundle.node_id.empty()) continue;
-    Node* const node = nodes[plan.node_of[next++]];
+    Node* const node = nodes[plan.node_of[next]];
     bundle.node_id = node->info.node_id();
+    bundle.total = plan.taken[next++];
     bundle.available = bundle.total;
-    Take(node, bundle.total);
+    node->available.Subtract(bundle.total);
+    NodeChanged(*node, /*gained=*/false);
   }
   group->info.set_state(v1::PLACEMENT_GROUP_STATE_CREATED);
   group->info.clear_cause();

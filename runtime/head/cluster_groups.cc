@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<ResourceSet>> CheckSpec(
   std::vector<ResourceSet> bundles;
   for (const v1::Resources& bundle : spec.bundles()) {
     const std::string what = absl::StrCat("bundle ", bundles.size());
-    absl::StatusOr<ResourceSet> set = ResourceSet::FromProto(bundle);
+    absl::StatusOr<ResourceSet> set = ResourceSet::FromRequest(bundle);
     MR_RETURN_IF_ERROR(Annotate(set.status(), what));
     if (set->ToProto().quantity().empty()) {
       return absl::InvalidArgumentError(
@@ -222,7 +222,7 @@ ClusterState::Node* ClusterState::TakeBundle(const Demand& demand,
     }
     const auto node = nodes_.find(bundle.node_id);
     if (node == nodes_.end() || !IsUsable(node->second)) continue;
-    bundle.available.Subtract(demand.request);
+    actor->taken = bundle.available.Take(demand.request);
     actor->bundle = i;
     return &node->second;
   }
@@ -239,7 +239,7 @@ bool ClusterState::ReleaseBundle(Actor* actor) {
   }
   Bundle& bundle = it->second.bundles[static_cast<size_t>(index)];
   if (bundle.node_id != actor->info.node_id()) return false;
-  bundle.available.Add(actor->request);
+  bundle.available.Add(actor->taken);
   MakeGroupReady(it->first);
   return true;
 }
@@ -261,6 +261,7 @@ void ClusterState::LoseBundlesOf(Node* node) {
       // Its actors have left already.
       Give(node, bundle.available);
       bundle.node_id.clear();
+      bundle.total.ForgetGpus();
       bundle.available = bundle.total;
       lost = true;
     }
@@ -341,6 +342,7 @@ v1::PlacementGroupInfo ClusterState::Told(const Group& group) const {
     if (bundle.node_id.empty()) continue;
     *entry->mutable_available() = bundle.available.ToProto();
     entry->set_node_id(bundle.node_id);
+    for (const int gpu : bundle.total.Gpus()) entry->add_gpus(gpu);
     if (const auto node = nodes_.find(bundle.node_id); node != nodes_.end()) {
       entry->set_hostname(node->second.info.hostname());
     }

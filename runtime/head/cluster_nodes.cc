@@ -25,6 +25,10 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
   }
   MR_ASSIGN_OR_RETURN(const ResourceSet total,
                       ResourceSet::FromProto(request.total()));
+  if (total.GpuUnits() > ResourceSet::kMaxGpus * ResourceSet::kUnit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a node offers at most ", ResourceSet::kMaxGpus, " GPUs"));
+  }
   {
     Turn turn(this);
     auto [it, is_new] = nodes_.try_emplace(request.node_id());
@@ -60,7 +64,8 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     Dirty(&node);
     if (is_new) {
       node.total = total;
-      node.available = total;
+      node.total.NumberGpus();
+      node.available = node.total;
       node.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
       LOG(INFO) << "node joined: " << NodeName(node.info) << " with "
                 << total.ToString();

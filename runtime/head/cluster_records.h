@@ -67,6 +67,7 @@ struct ActorRecord {
   ResourceSet request;
   int32_t incarnation = 0;
   bool holds_resources = false;  // Of info.node_id.
+  ResourceSet taken;             // What it holds: the request, on devices.
   // Why this incarnation was ordered to stop; empty: it was not.
   std::string stop_reason;
   int bundle = -1;  // Of its placement group, while it holds resources.
@@ -83,7 +84,7 @@ struct ActorRecord {
 };
 
 struct BundleRecord {
-  ResourceSet total;
+  ResourceSet total;  // On devices of the node, while it is reserved.
   ResourceSet available;
   std::string node_id;  // Where it is reserved; empty: nowhere.
 };
@@ -119,6 +120,7 @@ struct JobRecord {
   // Of info.node_id: the process was ordered to start there, and its end is not
   // known yet.
   bool holds_resources = false;
+  ResourceSet taken;        // As ActorRecord's.
   std::string stop_reason;  // Why it was ordered to stop; empty: it was not.
   bool stored = false;      // Its submission is on disk.
   absl::Time infeasible_since = absl::InfiniteFuture();

@@ -59,6 +59,7 @@ absl::Status ClusterState::RestoreNodes() {
     node.key = key;
     node.info = row.info();
     MR_ASSIGN_OR_RETURN(node.total, ResourceSet::FromProto(row.info().total()));
+    node.total.NumberGpus();
     node.available = node.total;
     node.lease_end = options_.clock() + options_.lease;
     if (node.info.state() == v1::NODE_STATE_DEAD) {
@@ -96,6 +97,7 @@ absl::Status ClusterState::RestoreGroups() {
       if (!removed && node != nodes_.end() &&
           node->second.info.state() != v1::NODE_STATE_DEAD) {
         bundle.node_id = info.node_id();
+        bundle.total = bundle.total.OnGpus(info.gpus());
         node->second.available.Subtract(bundle.total);
       }
       if (!removed) bundle.available = bundle.total;
@@ -170,10 +172,11 @@ absl::Status ClusterState::RestoreActors() {
           actor->bundle >= 0 && group != groups_.end() &&
           actor->bundle < static_cast<int>(group->second.bundles.size()) &&
           group->second.bundles[actor->bundle].node_id == node->first;
+      actor->taken = actor->request.OnGpus(row.info().gpus());
       if (in_bundle) {
-        group->second.bundles[actor->bundle].available.Subtract(actor->request);
+        group->second.bundles[actor->bundle].available.Subtract(actor->taken);
       } else {
-        node->second.available.Subtract(actor->request);
+        node->second.available.Subtract(actor->taken);
       }
       node->second.actors.insert(id);
       actor->holds_resources = true;
@@ -238,7 +241,8 @@ absl::Status ClusterState::RestoreJobs() {
         return BadRow(*options_.store,
                       absl::StrCat("no node of job ", job.info.job_id()));
       }
-      node->second.available.Subtract(job.request);
+      job.taken = job.request.OnGpus(row.info().gpus());
+      node->second.available.Subtract(job.taken);
       job.holds_resources = true;
     }
     if (job.spec != nullptr && !HasEnded(job.info)) {

@@ -116,9 +116,10 @@ std::string ClusterState::DescribeNodes() const {
   return absl::StrJoin(parts, "; ");
 }
 
-void ClusterState::Take(Node* node, const ResourceSet& amount) {
-  node->available.Subtract(amount);
+ResourceSet ClusterState::Take(Node* node, const ResourceSet& request) {
+  ResourceSet taken = node->available.Take(request);
   NodeChanged(*node, /*gained=*/false);
+  return taken;
 }
 
 void ClusterState::Give(Node* node, const ResourceSet& amount) {
@@ -244,26 +245,36 @@ std::string ClusterState::WaitReason(const DemandClass& demands) const {
 
 std::string ClusterState::WhyNoRoom(const Demand& demand) const {
   bool reachable = false;
+  bool in_parts = false;  // There is as much, on too many GPUs.
   if (const auto group = groups_.find(demand.group_id);
       group != groups_.end()) {
     const std::vector<Bundle>& bundles = group->second.bundles;
     for (int i = 0; i < static_cast<int>(bundles.size()); ++i) {
       if (demand.bundle_index >= 0 && demand.bundle_index != i) continue;
       const auto node = nodes_.find(bundles[i].node_id);
-      reachable =
-          reachable || (node != nodes_.end() && IsUsable(node->second) &&
-                        bundles[i].total.Covers(demand.request));
+      if (node == nodes_.end() || !IsUsable(node->second) ||
+          !bundles[i].total.Covers(demand.request)) {
+        continue;
+      }
+      reachable = true;
+      in_parts = in_parts || (bundles[i].available.CoversSums(demand.request) &&
+                              !bundles[i].available.Covers(demand.request));
     }
   } else {
-    reachable =
-        std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& item) {
-          return IsUsable(item.second) && CouldHold(demand, item.second);
-        });
+    for (const auto& [id, node] : nodes_) {
+      if (!IsUsable(node) || !CouldHold(demand, node)) continue;
+      reachable = true;
+      in_parts = in_parts || (node.available.CoversSums(demand.request) &&
+                              !node.available.Covers(demand.request));
+    }
   }
   if (demand.request.empty()) {
     // There is room for that on every node that may be used.
     return reachable ? "it is kept free for a placement group"
                      : "every such node is cut from the head";
+  }
+  if (in_parts) {
+    return "what is free of the GPUs is spread over several of them";
   }
   return reachable ? "all of it is in use"
                    : "the nodes that have that much are cut from the head";
@@ -315,7 +326,8 @@ void ClusterState::ReleaseResources(Actor* actor) {
   const auto it = nodes_.find(actor->info.node_id());
   Node* const node = it == nodes_.end() ? nullptr : &it->second;
   if (node != nullptr) node->actors.erase(actor->info.actor_id());
-  if (!ReleaseBundle(actor) && node != nullptr) Give(node, actor->request);
+  if (!ReleaseBundle(actor) && node != nullptr) Give(node, actor->taken);
+  actor->info.clear_gpus();
   const auto processes = job_processes_.find(actor->info.job_id());
   if (processes == job_processes_.end() ||
       processes->second.erase(actor->info.actor_id()) == 0 ||
@@ -335,7 +347,7 @@ bool ClusterState::Place(DemandClass* demands) {
   if (demands->demand.group_id.empty()) {
     node = PickNode(demands);
     if (node == nullptr) return false;
-    Take(node, actor->request);
+    actor->taken = Take(node, actor->request);
   } else {
     node = TakeBundle(demands->demand, actor);
     if (node == nullptr) return false;
@@ -343,6 +355,7 @@ bool ClusterState::Place(DemandClass* demands) {
   Dequeue(actor);
   node->actors.insert(actor->info.actor_id());
   actor->holds_resources = true;
+  for (const int gpu : actor->taken.Gpus()) actor->info.add_gpus(gpu);
   actor->info.set_node_id(node->info.node_id());
   actor->info.set_hostname(node->info.hostname());
   actor->log_node_id = node->info.node_id();

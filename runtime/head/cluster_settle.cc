@@ -267,12 +267,13 @@ void ClusterState::SendStart(const Actor& actor) {
   effects_.push_back(
       {.run =
            [link = node->second.link, spec = actor.spec,
-            incarnation = actor.incarnation,
+            incarnation = actor.incarnation, gpus = actor.info.gpus(),
             stream_output = job != nullptr && job->wants_output] {
              v1::NodeCommand command;
              *command.mutable_start_actor()->mutable_spec() = *spec;
              command.mutable_start_actor()->set_incarnation(incarnation);
              command.mutable_start_actor()->set_stream_output(stream_output);
+             *command.mutable_start_actor()->mutable_gpus() = gpus;
              link->Send(std::move(command));
            },
        .creation = actor.stored ? "" : CreationOf(actor)});

@@ -299,8 +299,9 @@ class ClusterState {
     return Feasible(Demand{.request = request});
   }
   std::string DescribeNodes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // All changes of what a node has to give pass through these.
-  void Take(Node* node, const ResourceSet& amount)
+  // All changes of what a node has to give pass through these. Take returns
+  // what was taken: see ResourceSet::Take.
+  ResourceSet Take(Node* node, const ResourceSet& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Give(Node* node, const ResourceSet& amount)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -40,7 +40,7 @@ std::string BaseName(const std::string& path) {
 void ClusterState::SubmitJob(const v1::JobSpec& spec, JobCallback done) {
   if (absl::Status status = CheckSpec(spec); !status.ok()) return done(status);
   const absl::StatusOr<ResourceSet> request =
-      ResourceSet::FromProto(spec.resources());
+      ResourceSet::FromRequest(spec.resources());
   if (!request.ok()) return done(request.status());
   Turn turn(this);
   const auto [it, is_new] = jobs_.try_emplace(spec.job_id());
@@ -262,7 +262,8 @@ void ClusterState::ReleaseResources(Job* job) {
   if (!job->holds_resources) return;
   job->holds_resources = false;
   const auto node = nodes_.find(job->info.node_id());
-  if (node != nodes_.end()) Give(&node->second, job->request);
+  if (node != nodes_.end()) Give(&node->second, job->taken);
+  job->info.clear_gpus();
 }
 
 void ClusterState::ScheduleJobs() {
@@ -278,7 +279,8 @@ void ClusterState::ScheduleJobs() {
     Node* node = PickNode(job.request);
     if (node != nullptr) {
       job.infeasible_since = absl::InfiniteFuture();
-      Take(node, job.request);
+      job.taken = Take(node, job.request);
+      for (const int gpu : job.taken.Gpus()) job.info.add_gpus(gpu);
       job.holds_resources = true;
       job.info.set_node_id(node->info.node_id());
       job.info.set_hostname(node->info.hostname());
@@ -339,6 +341,7 @@ void ClusterState::SendStart(const Job& job) {
   if (node == nodes_.end()) return;
   v1::NodeCommand command;
   *command.mutable_start_job()->mutable_spec() = *job.spec;
+  *command.mutable_start_job()->mutable_gpus() = job.info.gpus();
   Send(node->second, std::move(command), job.stored ? "" : CreationOf(job));
 }
 

@@ -25,20 +25,38 @@ std::vector<size_t> ByRank(const std::vector<PlanNode>& nodes) {
   return order;
 }
 
-std::optional<std::vector<size_t>> OnOneNode(
-    const std::vector<ResourceSet>& bundles,
-    const std::vector<PlanNode>& nodes) {
+// Takes all of them from `room`, or returns nothing.
+std::optional<std::vector<ResourceSet>> TakeAll(
+    const std::vector<ResourceSet>& bundles, ResourceSet room) {
+  std::vector<size_t> order(bundles.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return bundles[a].GpuUnits() > bundles[b].GpuUnits();
+  });
+  std::vector<ResourceSet> taken(bundles.size());
+  for (const size_t i : order) {
+    if (!room.Covers(bundles[i])) return std::nullopt;
+    taken[i] = room.Take(bundles[i]);
+  }
+  return taken;
+}
+
+BundlePlan OnOneNode(const std::vector<ResourceSet>& bundles,
+                     const std::vector<PlanNode>& nodes) {
   ResourceSet sum;
   for (const ResourceSet& bundle : bundles) sum.Add(bundle);
   const bool some_stay = std::any_of(
       nodes.begin(), nodes.end(), [](const auto& n) { return n.bundles > 0; });
   for (const size_t i : ByRank(nodes)) {
     if (some_stay && nodes[i].bundles == 0) continue;
-    if (nodes[i].available.Covers(sum)) {
-      return std::vector<size_t>(bundles.size(), i);
+    if (!nodes[i].available.CoversSums(sum)) continue;
+    auto taken = TakeAll(bundles, nodes[i].available);
+    if (taken.has_value()) {
+      return {BundlePlan::kFits, std::vector<size_t>(bundles.size(), i),
+              *std::move(taken)};
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 // Each bundle on a node of its own: a matching, found by augmenting paths.
@@ -53,17 +71,22 @@ class Matching {
     std::erase_if(order_, [&](size_t i) { return nodes[i].bundles > 0; });
   }
 
-  std::optional<std::vector<size_t>> Find() {
-    if (bundles_.size() > order_.size()) return std::nullopt;
+  BundlePlan Find() {
+    if (bundles_.size() > order_.size()) return {};
     for (size_t i = 0; i < bundles_.size(); ++i) {
       visited_.assign(nodes_.size(), false);
-      if (!Place(i)) return std::nullopt;
+      if (!Place(i)) return {};
     }
-    std::vector<size_t> node_of(bundles_.size());
+    BundlePlan plan{BundlePlan::kFits, std::vector<size_t>(bundles_.size()),
+                    std::vector<ResourceSet>(bundles_.size())};
     for (size_t node = 0; node < bundle_on_.size(); ++node) {
-      if (bundle_on_[node] != kNoBundle) node_of[bundle_on_[node]] = node;
+      const size_t bundle = bundle_on_[node];
+      if (bundle == kNoBundle) continue;
+      ResourceSet room = nodes_[node].available;
+      plan.node_of[bundle] = node;
+      plan.taken[bundle] = room.Take(bundles_[bundle]);
     }
-    return node_of;
+    return plan;
   }
 
  private:
@@ -100,7 +123,8 @@ class Search {
       : spread_(spread),
         bundles_(bundles),
         nodes_(std::move(nodes)),
-        node_of_(bundles.size(), kNoNode) {
+        node_of_(bundles.size(), kNoNode),
+        taken_(bundles.size()) {
     // What fits on the fewest nodes goes first.
     std::vector<size_t> choices(bundles.size());
     for (size_t i = 0; i < bundles.size(); ++i) {
@@ -121,6 +145,7 @@ class Search {
     if (Place(0)) {
       plan.outcome = BundlePlan::kFits;
       plan.node_of = node_of_;
+      plan.taken = taken_;
     } else if (budget_ <= 0) {
       plan.outcome = BundlePlan::kGaveUp;
     }
@@ -132,12 +157,12 @@ class Search {
     if (step == order_.size()) return true;
     const size_t bundle = order_[step];
     for (const size_t i : Candidates(step)) {
-      nodes_[i].available.Subtract(bundles_[bundle]);
+      taken_[bundle] = nodes_[i].available.Take(bundles_[bundle]);
       ++nodes_[i].bundles;
       node_of_[bundle] = i;
       if (Place(step + 1)) return true;
       --nodes_[i].bundles;
-      nodes_[i].available.Add(bundles_[bundle]);
+      nodes_[i].available.Add(taken_[bundle]);
       if (budget_ <= 0) return false;
     }
     return false;
@@ -167,7 +192,7 @@ class Search {
     int64_t held = 0;
     for (size_t i = step; i < order_.size(); ++i) {
       if (!available.Covers(bundles_[order_[i]])) continue;
-      available.Subtract(bundles_[order_[i]]);
+      available.Take(bundles_[order_[i]]);
       ++held;
     }
     budget_ -= rest;
@@ -179,13 +204,9 @@ class Search {
   std::vector<PlanNode> nodes_;
   std::vector<size_t> order_;  // Of the bundles.
   std::vector<size_t> node_of_;
+  std::vector<ResourceSet> taken_;
   int64_t budget_ = kSearchBudget;
 };
-
-BundlePlan Exact(std::optional<std::vector<size_t>> node_of) {
-  if (!node_of.has_value()) return {};
-  return {BundlePlan::kFits, *std::move(node_of)};
-}
 
 }  // namespace
 
@@ -194,8 +215,8 @@ BundlePlan PlanBundles(v1::PlacementStrategy strategy,
                        std::vector<PlanNode> nodes) {
   const bool spread = strategy == v1::PLACEMENT_STRATEGY_SPREAD ||
                       strategy == v1::PLACEMENT_STRATEGY_STRICT_SPREAD;
-  BundlePlan best = Exact(spread ? Matching(bundles, nodes).Find()
-                                 : OnOneNode(bundles, nodes));
+  BundlePlan best =
+      spread ? Matching(bundles, nodes).Find() : OnOneNode(bundles, nodes);
   if (best.outcome == BundlePlan::kFits ||
       strategy == v1::PLACEMENT_STRATEGY_STRICT_PACK ||
       strategy == v1::PLACEMENT_STRATEGY_STRICT_SPREAD) {

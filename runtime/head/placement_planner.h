@@ -28,13 +28,17 @@ struct BundlePlan {
     kGaveUp,
   };
   Outcome outcome = kDoesNotFit;
-  std::vector<size_t> node_of;  // For kFits: for each bundle the node's index.
+  // For kFits, of each bundle: the node's index, and what is taken there.
+  std::vector<size_t> node_of;
+  std::vector<ResourceSet> taken;
 };
 
 // Strict strategies are exact: if there is a way, it is found. So is whether
 // SPREAD can have a node for each bundle and PACK one node for all; otherwise
 // nodes are chosen one after the other, and a bounded search goes back on these
-// choices if they lead nowhere. Thread-safe.
+// choices if they lead nowhere. Shares of GPUs are put on the devices of a node
+// one after the other, the largest first, and no way back is tried.
+// Thread-safe.
 BundlePlan PlanBundles(v1::PlacementStrategy strategy,
                        const std::vector<ResourceSet>& bundles,
                        std::vector<PlanNode> nodes);

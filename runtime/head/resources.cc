@@ -10,6 +10,20 @@
 
 namespace miniray {
 
+absl::StatusOr<ResourceSet> ResourceSet::FromRequest(
+    const v1::Resources& resources) {
+  absl::StatusOr<ResourceSet> set = FromProto(resources);
+  if (!set.ok()) return set;
+  const int64_t gpus = set->GpuUnits();
+  if (gpus > kUnit && gpus % kUnit != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "resource GPU = ", static_cast<double>(gpus) / kUnit,
+        ": up to 1 it is a share of one device, beyond a whole number of "
+        "devices"));
+  }
+  return set;
+}
+
 absl::StatusOr<ResourceSet> ResourceSet::FromProto(
     const v1::Resources& resources) {
   ResourceSet set;
@@ -41,18 +55,84 @@ int64_t ResourceSet::Get(const std::string& name) const {
   return it == units_.end() ? 0 : it->second;
 }
 
-bool ResourceSet::Covers(const ResourceSet& other) const {
+void ResourceSet::NumberGpus() {
+  int64_t left = GpuUnits();
+  for (int device = 0; left > 0; ++device, left -= kUnit) {
+    gpus_[device] = std::min(left, kUnit);
+  }
+}
+
+ResourceSet ResourceSet::WithGpus(const std::vector<int>& devices) const {
+  ResourceSet set = *this;
+  int64_t left = GpuUnits();
+  for (const int device : devices) {
+    set.gpus_[device] = std::min(left, kUnit);
+    left -= set.gpus_[device];
+  }
+  return set;
+}
+
+int64_t ResourceSet::GpuUnits() const { return Get("GPU"); }
+
+std::vector<int> ResourceSet::Gpus() const {
+  std::vector<int> devices;
+  for (const auto& [device, units] : gpus_) devices.push_back(device);
+  return devices;
+}
+
+std::optional<std::vector<int>> ResourceSet::ChooseGpus(int64_t units) const {
+  std::vector<int> chosen;
+  if (units <= kUnit) {
+    int64_t least = 0;
+    for (const auto& [device, room] : gpus_) {
+      if (room < units || (!chosen.empty() && room >= least)) continue;
+      chosen = {device};
+      least = room;
+    }
+  } else if (units % kUnit == 0) {
+    for (const auto& [device, room] : gpus_) {
+      if (static_cast<int64_t>(chosen.size()) == units / kUnit) break;
+      if (room == kUnit) chosen.push_back(device);
+    }
+  }
+  if (static_cast<int64_t>(chosen.size()) * kUnit < units) return std::nullopt;
+  return chosen;
+}
+
+bool ResourceSet::CoversSums(const ResourceSet& other) const {
   return std::all_of(
       other.units_.begin(), other.units_.end(),
       [this](const auto& item) { return Get(item.first) >= item.second; });
 }
 
+bool ResourceSet::Covers(const ResourceSet& other) const {
+  if (!CoversSums(other)) return false;
+  if (gpus_.empty()) return true;
+  const int64_t units = other.GpuUnits();
+  return units == 0 || ChooseGpus(units).has_value();
+}
+
+ResourceSet ResourceSet::Take(const ResourceSet& request) {
+  ResourceSet taken = request;
+  const int64_t units = gpus_.empty() ? 0 : request.GpuUnits();
+  if (units > 0) {
+    // None: as a head has left it that did not know of devices.
+    if (const auto devices = ChooseGpus(units); devices.has_value()) {
+      taken = request.WithGpus(*devices);
+    }
+  }
+  Subtract(taken);
+  return taken;
+}
+
 void ResourceSet::Add(const ResourceSet& other) {
   for (const auto& [name, units] : other.units_) units_[name] += units;
+  for (const auto& [device, units] : other.gpus_) gpus_[device] += units;
 }
 
 void ResourceSet::Subtract(const ResourceSet& other) {
   for (const auto& [name, units] : other.units_) units_[name] -= units;
+  for (const auto& [device, units] : other.gpus_) gpus_[device] -= units;
 }
 
 double ResourceSet::Utilisation(const ResourceSet& total,

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/actor/registry.h"
 #include "runtime/base/files.h"
@@ -18,6 +19,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/rpc/tls.h"
 #include "runtime/worker/actor_table.h"
+#include "runtime/worker/gpus.h"
 #include "runtime/worker/process_scan.h"
 
 namespace miniray {
@@ -53,10 +55,13 @@ int ComputeThreads(const v1::ActorSpec& spec) {
              : std::max(1, static_cast<int>(std::floor(cpu->second)));
 }
 
-// Actors of one group share a process.
-std::string GroupOf(const v1::ActorSpec& spec, const std::string& program_key) {
-  return absl::StrCat(spec.job_id(), "\n", program_key, "\n",
-                      spec.shared_process());
+// Actors of one group share a process; what it sees of the GPUs is the same for
+// all.
+std::string GroupOf(const v1::StartActor& start,
+                    const std::string& program_key) {
+  return absl::StrCat(start.spec().job_id(), "\n", program_key, "\n",
+                      absl::StrJoin(start.gpus(), ","), "\n",
+                      start.spec().shared_process());
 }
 
 }  // namespace
@@ -121,11 +126,15 @@ absl::Status ActorTable::StartInProcess(const v1::StartActor& start,
   host->set_token(options_.token);
   host->set_tls_dir(TlsDir());
   host->set_object_address(options_.object_address);
+  for (std::string& id : GpuIdsOf(start.gpus(), options_.gpu_ids)) {
+    host->add_gpu_ids(std::move(id));
+  }
   if (const std::string reason = StopReason(key); !reason.empty()) {
     return absl::CancelledError(reason);
   }
   const std::string message = control.SerializeAsString();
-  if (spec.shared_process().empty() || !JoinSharedProcess(spec, key, message)) {
+  if (spec.shared_process().empty() ||
+      !JoinSharedProcess(start, key, message)) {
     MR_RETURN_IF_ERROR(StartProcess(start, key, program, message));
   }
   // A stop that came while it started found no process.
@@ -178,15 +187,16 @@ absl::StatusOr<TemplatePool::Program> ActorTable::FetchProgram(
   return program;
 }
 
-bool ActorTable::JoinSharedProcess(const v1::ActorSpec& spec,
+bool ActorTable::JoinSharedProcess(const v1::StartActor& start,
                                    const std::string& key,
                                    const std::string& message) {
+  const v1::ActorSpec& spec = start.spec();
   absl::MutexLock lock(&mu_);
   std::string program_key = spec.package_id();
   for (const v1::Plugin& plugin : spec.plugins()) {
     absl::StrAppend(&program_key, "+", plugin.package_id());
   }
-  const auto shared = shared_.find(GroupOf(spec, program_key));
+  const auto shared = shared_.find(GroupOf(start, program_key));
   const auto actor = actors_.find(key);
   if (shared == shared_.end() || actor == actors_.end()) return false;
   const auto process = processes_.find(shared->second);
@@ -244,7 +254,12 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
   command.socket_variable = kActorFdVariable;
   command.first_message = message;
   command.env = program.env;
-  command.env["OMP_NUM_THREADS"] = absl::StrCat(ComputeThreads(spec));
+  // What a template has to be told too.
+  std::map<std::string, std::string> own_env = {
+      {"OMP_NUM_THREADS", absl::StrCat(ComputeThreads(spec))}};
+  ShowGpus(GpuIdsOf(start.gpus(), options_.gpu_ids), spec.resources(),
+           options_.gpu_ids, &own_env);
+  for (const auto& [name, value] : own_env) command.env[name] = value;
   for (const auto& [name, value] : spec.env()) command.env[name] = value;
   command.on_message = [this, process = command.key](pid_t pid,
                                                      const std::string& bytes) {
@@ -262,7 +277,7 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
     process.actors = {key};
     process.object_owner = key;
     if (shared) {
-      process.group = GroupOf(spec, program.key);
+      process.group = GroupOf(start, program.key);
       process.shared_name = spec.shared_process();
       shared_[process.group] = command.key;
     }
@@ -270,13 +285,10 @@ absl::Status ActorTable::StartProcess(const v1::StartActor& start,
   absl::Status status = absl::UnavailableError("no template");
   // A template has read its environment long ago.
   if (options_.use_templates && spec.env().empty()) {
+    own_env[kMarkVariable] = parts_.supervisor->MarkOf(command.key);
     ProcessSupervisor::Command forked = command;
     forked.spawn = [&](int socket, int output) {
-      return parts_.templates->Fork(
-          program,
-          {{"OMP_NUM_THREADS", command.env["OMP_NUM_THREADS"]},
-           {kMarkVariable, parts_.supervisor->MarkOf(command.key)}},
-          socket, output);
+      return parts_.templates->Fork(program, own_env, socket, output);
     };
     status = parts_.supervisor->Start(forked);
   }

@@ -49,6 +49,7 @@ class ActorTable {
     absl::Duration stop_grace;
     bool use_templates = true;
     int64_t shared_memory_mb = -1;
+    std::vector<std::string> gpu_ids;  // See gpus.h.
   };
   // Parts of the daemon; all outlive the table.
   struct Parts {
@@ -120,7 +121,7 @@ class ActorTable {
                               const std::string& key);
   absl::StatusOr<TemplatePool::Program> FetchProgram(const v1::ActorSpec& spec);
   // True if it is in a shared process now that was there already.
-  bool JoinSharedProcess(const v1::ActorSpec& spec, const std::string& key,
+  bool JoinSharedProcess(const v1::StartActor& start, const std::string& key,
                          const std::string& message);
   absl::Status StartProcess(const v1::StartActor& start, const std::string& key,
                             const TemplatePool::Program& program,

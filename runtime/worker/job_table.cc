@@ -22,6 +22,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/packages/folder_archive.h"
 #include "runtime/rpc/tls.h"
+#include "runtime/worker/gpus.h"
 #include "runtime/worker/log_file.h"
 
 namespace miniray {
@@ -74,7 +75,9 @@ std::set<std::string> JobTable::LogFiles() {
   absl::MutexLock lock(&mu_);
   std::set<std::string> files;
   for (const auto& [id, job] : jobs_) files.insert(LogPath(id));
-  for (const v1::JobSpec& spec : starts_) files.insert(LogPath(spec.job_id()));
+  for (const v1::StartJob& start : starts_) {
+    files.insert(LogPath(start.spec().job_id()));
+  }
   return files;
 }
 
@@ -88,7 +91,7 @@ void JobTable::Start(const v1::StartJob& start) {
   // It gives its name to files.
   if (start_ended_ || !CheckJobId(id).ok()) return;
   if (!jobs_.try_emplace(id).second) return;  // Told again.
-  starts_.push_back(start.spec());
+  starts_.push_back(start);
 }
 
 void JobTable::Describe(v1::RegisterNode* node) {
@@ -112,10 +115,10 @@ void JobTable::Stop(const v1::StopJobProcess& stop) {
     const auto job = jobs_.find(stop.job_id());
     if (job == jobs_.end()) return;  // It has just ended.
     job->second.stop_reason = stop.reason();
-    const auto queued = std::find_if(starts_.begin(), starts_.end(),
-                                     [&](const v1::JobSpec& spec) {
-                                       return spec.job_id() == stop.job_id();
-                                     });
+    const auto queued = std::find_if(
+        starts_.begin(), starts_.end(), [&](const v1::StartJob& start) {
+          return start.spec().job_id() == stop.job_id();
+        });
     if (queued != starts_.end()) {
       starts_.erase(queued);
       return TellEnd(stop.job_id(), 0, stop.reason());
@@ -129,7 +132,9 @@ void JobTable::GiveUp(const std::string& reason) {
   std::set<std::string> ids;
   {
     absl::MutexLock lock(&mu_);
-    for (const v1::JobSpec& spec : starts_) jobs_.erase(spec.job_id());
+    for (const v1::StartJob& start : starts_) {
+      jobs_.erase(start.spec().job_id());
+    }
     starts_.clear();
     for (auto& [id, job] : jobs_) {
       job.stop_reason = reason;
@@ -150,8 +155,8 @@ void JobTable::GiveUp(const std::string& reason) {
 void JobTable::EndStarting(const std::string& reason) {
   {
     absl::MutexLock lock(&mu_);
-    for (const v1::JobSpec& spec : std::exchange(starts_, {})) {
-      TellEnd(spec.job_id(), 0, reason);
+    for (const v1::StartJob& start : std::exchange(starts_, {})) {
+      TellEnd(start.spec().job_id(), 0, reason);
     }
     for (auto& [id, job] : jobs_) {
       if (job.stop_reason.empty()) job.stop_reason = reason;
@@ -166,7 +171,7 @@ void JobTable::EndStarting(const std::string& reason) {
 
 void JobTable::StarterLoop() {
   while (true) {
-    v1::JobSpec spec;
+    v1::StartJob start;
     std::string leftover;
     {
       absl::MutexLock lock(&mu_);
@@ -179,7 +184,7 @@ void JobTable::StarterLoop() {
         leftover = std::move(leftovers_.front());
         leftovers_.pop_front();
       } else if (!starts_.empty()) {
-        spec = std::move(starts_.front());
+        start = std::move(starts_.front());
         starts_.pop_front();
       } else {
         return;
@@ -189,8 +194,8 @@ void JobTable::StarterLoop() {
       RemoveFolder(leftover);
       continue;
     }
-    const std::string& id = spec.job_id();
-    const absl::Status status = StartProcess(spec);
+    const std::string& id = start.spec().job_id();
+    const absl::Status status = StartProcess(start);
     if (status.ok()) continue;
     absl::MutexLock lock(&mu_);
     TellEnd(id, kCannotRun,
@@ -225,7 +230,8 @@ absl::Status JobTable::Prepare(const v1::JobSpec& spec,
       "unpack the working folder");
 }
 
-absl::Status JobTable::StartProcess(const v1::JobSpec& spec) {
+absl::Status JobTable::StartProcess(const v1::StartJob& start) {
+  const v1::JobSpec& spec = start.spec();
   const std::string& id = spec.job_id();
   ProcessSupervisor::Command command;
   command.key = Key(id);
@@ -236,6 +242,8 @@ absl::Status JobTable::StartProcess(const v1::JobSpec& spec) {
     command.env["OMP_NUM_THREADS"] =
         absl::StrCat(std::max(1, static_cast<int>(std::floor(cpu->second))));
   }
+  ShowGpus(GpuIdsOf(start.gpus(), options_.gpu_ids), spec.resources(),
+           options_.gpu_ids, &command.env);
   for (const auto& [name, value] : spec.env()) command.env[name] = value;
   command.env["MINIRAY_ADDRESS"] = options_.head_address;
   command.env["MINIRAY_TOKEN"] = options_.token;

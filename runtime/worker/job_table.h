@@ -31,6 +31,7 @@ class JobTable {
     std::string token;
     std::string folder;      // A folder in it for each job; created if missing.
     std::string log_folder;  // Exists.
+    std::vector<std::string> gpu_ids;  // See gpus.h.
     // Between SIGTERM and SIGKILL: a driver may have a model to save.
     absl::Duration stop_grace = absl::Seconds(5);
   };
@@ -69,7 +70,7 @@ class JobTable {
   };
 
   void StarterLoop();
-  absl::Status StartProcess(const v1::JobSpec& spec);
+  absl::Status StartProcess(const v1::StartJob& start);
   // Makes the job's folder: the program, and the working folder.
   absl::Status Prepare(const v1::JobSpec& spec,
                        ProcessSupervisor::Command* command);
@@ -88,7 +89,7 @@ class JobTable {
   // The link's lock may be taken while it is held.
   absl::Mutex mu_;
   bool start_ended_ ABSL_GUARDED_BY(mu_) = false;
-  std::deque<v1::JobSpec> starts_ ABSL_GUARDED_BY(mu_);
+  std::deque<v1::StartJob> starts_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Hosted> jobs_ ABSL_GUARDED_BY(mu_);
   // Folders of jobs that have ended, to be removed.
   std::deque<std::string> leftovers_ ABSL_GUARDED_BY(mu_);

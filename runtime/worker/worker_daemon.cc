@@ -3,10 +3,12 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -18,6 +20,7 @@
 #include "runtime/base/token.h"
 #include "runtime/rpc/head_channel.h"
 #include "runtime/worker/actor_table.h"
+#include "runtime/worker/gpus.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/job_table.h"
 #include "runtime/worker/lease_keeper.h"
@@ -60,6 +63,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
   ~WorkerDaemonImpl() override { Shutdown(); }
 
   absl::Status Begin() {
+    MR_ASSIGN_OR_RETURN(
+        const std::vector<std::string> gpu_ids,
+        GpuIds(options_.resources, std::getenv("CUDA_VISIBLE_DEVICES")));
     const std::string logs = options_.session_dir + "/logs";
     MR_RETURN_IF_ERROR(MakeDirectories(logs, 0700));
     MR_ASSIGN_OR_RETURN(
@@ -91,7 +97,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                             .log_folder = logs,
                             .stop_grace = options_.stop_grace,
                             .use_templates = options_.use_templates,
-                            .shared_memory_mb = options_.shared_memory_mb},
+                            .shared_memory_mb = options_.shared_memory_mb,
+                            .gpu_ids = gpu_ids},
         ActorTable::Parts{.link = &link_,
                           .packages = &packages_,
                           .supervisor = supervisor_.get(),
@@ -104,7 +111,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
         JobTable::Options{.head_address = options_.head_address,
                           .token = options_.token,
                           .folder = options_.session_dir + "/jobs",
-                          .log_folder = job_logs},
+                          .log_folder = job_logs,
+                          .gpu_ids = gpu_ids},
         JobTable::Parts{.link = &link_,
                         .packages = &packages_,
                         .supervisor = supervisor_.get(),

@@ -1,5 +1,6 @@
 // A driver for tests: reserves a placement group of two bundles on two nodes,
-// starts an actor in each, prints "ready PID PID" and hangs.
+// starts an actor in each, lets each make a child, prints "ready" and the pids
+// of all four, and hangs.
 
 #include <unistd.h>
 
@@ -14,8 +15,18 @@ namespace {
 class Member {
  public:
   int64_t Pid() { return getpid(); }
+  // Returns the child's pid.
+  absl::StatusOr<int64_t> MakeChild();
 };
-MINIRAY_ACTOR(Member, Constructor<>, &Member::Pid);
+MINIRAY_ACTOR(Member, Constructor<>, &Member::Pid, &Member::MakeChild);
+
+absl::StatusOr<int64_t> Member::MakeChild() {
+  MR_ASSIGN_OR_RETURN(
+      const miniray::ActorHandle<Member> child,
+      miniray::ActorContext::Current()->cluster().CreateActor<Member>(
+          {.resources = {.cpu = 0.5}}));
+  return child.Call<&Member::Pid>().Get();
+}
 
 absl::Status Run() {
   MR_ASSIGN_OR_RETURN(miniray::Cluster cluster, miniray::Cluster::Connect());
@@ -32,7 +43,9 @@ absl::Status Run() {
                         cluster.CreateActor<Member>(
                             {.placement_group = group, .bundle_index = i}));
     MR_ASSIGN_OR_RETURN(const int64_t pid, member.Call<&Member::Pid>().Get());
-    line += " " + std::to_string(pid);
+    MR_ASSIGN_OR_RETURN(const int64_t child,
+                        member.Call<&Member::MakeChild>().Get());
+    line += " " + std::to_string(pid) + " " + std::to_string(child);
     members.push_back(std::move(member));
   }
   printf("%s\n", line.c_str());

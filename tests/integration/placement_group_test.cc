@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/real_cluster.h"
@@ -60,8 +63,208 @@ RealCluster::Options ThreeNodes() {
   RealCluster::Options options;
   options.num_nodes = 3;
   options.cpus = 2;
-  options.head_flags = {"--lease=2s"};
+  options.head_flags = {"--lease=2s", "--infeasible_timeout=2s"};
   return options;
+}
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+std::vector<ResourceOptions> Bundles(const std::vector<double>& cpus) {
+  std::vector<ResourceOptions> bundles;
+  for (const double count : cpus) bundles.push_back({.cpu = count});
+  return bundles;
+}
+
+// By bundle.
+std::vector<std::string> NodesOf(const PlacementGroup& group) {
+  std::vector<std::string> nodes;
+  const auto info = group.GetInfo();
+  EXPECT_THAT(info, IsOk());
+  if (!info.ok()) return nodes;
+  for (const v1::BundleInfo& bundle : info->bundles()) {
+    nodes.push_back(bundle.node_id());
+  }
+  return nodes;
+}
+
+// An actor in each bundle, which is where the bundle is.
+std::vector<ActorHandle<Member>> Fill(const Cluster& cluster,
+                                      const PlacementGroup& group,
+                                      const ActorOptions& options = {}) {
+  const std::vector<std::string> nodes = NodesOf(group);
+  std::vector<ActorHandle<Member>> members;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    ActorOptions in_bundle = options;
+    in_bundle.placement_group = group;
+    in_bundle.bundle_index = static_cast<int>(i);
+    auto member = cluster.CreateActor<Member>(in_bundle);
+    EXPECT_THAT(member, IsOk());
+    EXPECT_THAT(member->Call<&Member::Node>().Get(kLong),
+                IsOkAndHolds(nodes[i]));
+    members.push_back(*member);
+  }
+  return members;
+}
+
+size_t Distinct(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size();
+}
+
+void KillNode(RealCluster& real, const Cluster& cluster,
+              const std::string& node_id) {
+  for (size_t i = 0; i < 3; ++i) {
+    if (NodeOf(cluster, real.node(i).pid()) == node_id) {
+      real.node(i).Signal(SIGKILL);
+      return;
+    }
+  }
+  ADD_FAILURE() << "no daemon runs " << node_id;
+}
+
+// Waits until all bundles are reserved on nodes other than `lost`.
+bool MovesAwayFrom(const PlacementGroup& group, const std::string& lost) {
+  return Eventually(
+      [&] {
+        const auto info = group.GetInfo();
+        return info.ok() &&
+               info->state() == v1::PLACEMENT_GROUP_STATE_CREATED &&
+               std::none_of(info->bundles().begin(), info->bundles().end(),
+                            [&](const v1::BundleInfo& bundle) {
+                              return bundle.node_id() == lost;
+                            });
+      },
+      kLong);
+}
+
+TEST(PlacementGroupIntegrationTest, EachStrategyPutsBundlesWhereItPromises) {
+  RealCluster real(ThreeNodes());
+  Cluster cluster = real.Connect();
+  struct Case {
+    PlacementStrategy strategy;
+    std::vector<double> bundles;
+    size_t nodes;
+  };
+  for (const Case& test : std::vector<Case>{
+           {PlacementStrategy::kPack, {1, 1}, 1},
+           {PlacementStrategy::kPack, {1, 1, 1}, 2},
+           {PlacementStrategy::kSpread, {1, 1, 1}, 3},
+           {PlacementStrategy::kSpread, {1, 1, 1, 1}, 3},
+           {PlacementStrategy::kStrictPack, {1, 1}, 1},
+           {PlacementStrategy::kStrictSpread, {1, 1, 1}, 3},
+       }) {
+    SCOPED_TRACE(absl::StrCat("strategy ", static_cast<int>(test.strategy),
+                              ", bundles ", test.bundles.size()));
+    const auto group = cluster.CreatePlacementGroup(
+        {.strategy = test.strategy, .bundles = Bundles(test.bundles)});
+    ASSERT_THAT(group, IsOk());
+    ASSERT_THAT(group->WaitReady(kLong), IsOk());
+    EXPECT_EQ(Distinct(NodesOf(*group)), test.nodes);
+    const double sum = static_cast<double>(test.bundles.size());
+    EXPECT_EQ(FreeCpus(cluster), 6 - sum);
+    std::vector<int64_t> pids;
+    for (const auto& member : Fill(cluster, *group)) {
+      pids.push_back(member.Call<&Member::Pid>().Get(kLong).value());
+    }
+    EXPECT_EQ(FreeCpus(cluster), 6 - sum);  // They use what is reserved.
+    ASSERT_THAT(group->Remove(), IsOk());
+    EXPECT_TRUE(Eventually([&] { return FreeCpus(cluster) == 6; }, kLong));
+    for (const int64_t pid : pids) EXPECT_FALSE(ProcessLives(pid));
+  }
+}
+
+TEST(PlacementGroupIntegrationTest, AllBundlesOrNoneAndStrictMeansStrict) {
+  RealCluster real(ThreeNodes());
+  Cluster cluster = real.Connect();
+  // What the nodes could never hold: the other bundles take nothing meanwhile.
+  struct Case {
+    PlacementStrategy strategy;
+    std::vector<double> bundles;
+    const char* reason;
+  };
+  for (const Case& test : std::vector<Case>{
+           {PlacementStrategy::kStrictPack, {1, 1.5}, "on one node"},
+           {PlacementStrategy::kStrictSpread, {1, 1, 1, 1}, "different nodes"},
+           {PlacementStrategy::kPack, {2, 2, 2, 1}, "CPU 2"},
+           {PlacementStrategy::kSpread, {1, 3}, "CPU 3"},
+       }) {
+    const auto group = cluster.CreatePlacementGroup(
+        {.strategy = test.strategy, .bundles = Bundles(test.bundles)});
+    ASSERT_THAT(group, IsOk());
+    EXPECT_THAT(group->WaitReady(absl::Milliseconds(50)),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         testing::HasSubstr(test.reason)));
+    EXPECT_EQ(FreeCpus(cluster), 6);
+    EXPECT_THAT(group->WaitReady(kLong),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         testing::AllOf(testing::HasSubstr("cannot be placed"),
+                                        testing::HasSubstr(test.reason))));
+  }
+  // What is in use is waited for, and then taken at once. With a CPU of each
+  // node taken ...
+  const auto spread = cluster.CreatePlacementGroup(
+      {.strategy = PlacementStrategy::kStrictSpread,
+       .bundles = Bundles({1, 1, 1})});
+  ASSERT_THAT(spread->WaitReady(kLong), IsOk());
+  const auto pack = cluster.CreatePlacementGroup(
+      {.strategy = PlacementStrategy::kStrictPack, .bundles = Bundles({1, 1})});
+  EXPECT_THAT(pack->WaitReady(absl::Milliseconds(50)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       testing::HasSubstr("it is in use")));
+  EXPECT_EQ(FreeCpus(cluster), 3);
+  ASSERT_THAT(spread->Remove(), IsOk());
+  EXPECT_THAT(pack->WaitReady(kLong), IsOk());
+  EXPECT_EQ(Distinct(NodesOf(*pack)), 1);
+}
+
+TEST(PlacementGroupIntegrationTest, BundlesThatAreTogetherMoveTogether) {
+  for (const auto strategy :
+       {PlacementStrategy::kPack, PlacementStrategy::kStrictPack}) {
+    RealCluster real(ThreeNodes());
+    Cluster cluster = real.Connect();
+    const auto group = cluster.CreatePlacementGroup(
+        {.strategy = strategy, .bundles = Bundles({1, 1})});
+    ASSERT_THAT(group, IsOk());
+    ASSERT_THAT(group->WaitReady(kLong), IsOk());
+    const auto members =
+        Fill(cluster, *group, {.max_restarts = 1, .max_retries = -1});
+    const std::string lost = NodesOf(*group)[0];
+    KillNode(real, cluster, lost);
+    ASSERT_TRUE(MovesAwayFrom(*group, lost));
+    const std::vector<std::string> now = NodesOf(*group);
+    EXPECT_EQ(Distinct(now), 1);
+    for (size_t i = 0; i < members.size(); ++i) {
+      EXPECT_THAT(members[i].Call<&Member::Node>().Get(kLong),
+                  IsOkAndHolds(now[i]));
+      EXPECT_EQ(RealCluster::Info(cluster, members[i]).restarts(), 1);
+    }
+    EXPECT_EQ(FreeCpus(cluster), 2);
+  }
+}
+
+// Spreading is a wish: with two nodes left, two bundles share one.
+TEST(PlacementGroupIntegrationTest, ABundleThatLostItsNodeSharesAnother) {
+  RealCluster real(ThreeNodes());
+  Cluster cluster = real.Connect();
+  const auto group = cluster.CreatePlacementGroup(
+      {.strategy = PlacementStrategy::kSpread, .bundles = Bundles({1, 1, 1})});
+  ASSERT_THAT(group, IsOk());
+  ASSERT_THAT(group->WaitReady(kLong), IsOk());
+  const auto members =
+      Fill(cluster, *group, {.max_restarts = 1, .max_retries = -1});
+  const std::vector<std::string> before = NodesOf(*group);
+  KillNode(real, cluster, before[1]);
+  ASSERT_TRUE(MovesAwayFrom(*group, before[1]));
+  const std::vector<std::string> now = NodesOf(*group);
+  EXPECT_EQ(now[0], before[0]);
+  EXPECT_EQ(now[2], before[2]);
+  EXPECT_EQ(Distinct(now), 2);
+  for (size_t i = 0; i < members.size(); ++i) {
+    EXPECT_THAT(members[i].Call<&Member::Node>().Get(kLong),
+                IsOkAndHolds(now[i]));
+    EXPECT_EQ(RealCluster::Info(cluster, members[i]).restarts(),
+              i == 1 ? 1 : 0);
+  }
+  EXPECT_EQ(FreeCpus(cluster), 1);
 }
 
 TEST(PlacementGroupIntegrationTest, ABundleMovesWhenItsNodeIsKilled) {
@@ -107,6 +310,7 @@ TEST(PlacementGroupIntegrationTest, ABundleMovesWhenItsNodeIsKilled) {
   EXPECT_EQ(members[1].Call<&Member::Add>(1).Get(absl::Seconds(30)).value(), 2);
 }
 
+// Nor what its actors made.
 TEST(PlacementGroupIntegrationTest, AKilledDriverLeavesNoGroup) {
   RealCluster real(ThreeNodes());
   Cluster cluster = real.Connect();
@@ -115,11 +319,12 @@ TEST(PlacementGroupIntegrationTest, AKilledDriverLeavesNoGroup) {
                          "--address", real.address()});
   std::istringstream ready(driver->ReadLine());
   std::string word;
-  std::vector<int64_t> pids(2);
-  ASSERT_TRUE(ready >> word >> pids[0] >> pids[1]);
+  std::vector<int64_t> pids(4);
+  ASSERT_TRUE(ready >> word >> pids[0] >> pids[1] >> pids[2] >> pids[3]);
   ASSERT_EQ(word, "ready");
   ASSERT_EQ(State(cluster).placement_groups_size(), 1);
-  EXPECT_EQ(FreeCpus(cluster), 4);
+  EXPECT_EQ(FreeCpus(cluster), 3);
+  for (const int64_t pid : pids) EXPECT_TRUE(ProcessLives(pid));
   driver->Signal(SIGKILL);
   EXPECT_TRUE(
       Eventually([&] { return FreeCpus(cluster) == 6; }, absl::Seconds(20)));

@@ -53,7 +53,7 @@ void RealCluster::KillHead() {
   head_->Wait();
 }
 
-void RealCluster::AddNode() {
+void RealCluster::AddNode(const std::vector<std::string>& flags) {
   std::vector<std::string> argv = {BuiltProgram("tools/miniray"),
                                    "start",
                                    "--block",
@@ -62,6 +62,7 @@ void RealCluster::AddNode() {
                                    absl::StrCat("--num_cpus=", options_.cpus)};
   argv.insert(argv.end(), options_.node_flags.begin(),
               options_.node_flags.end());
+  argv.insert(argv.end(), flags.begin(), flags.end());
   auto node = tree_.Start(argv);
   CHECK(absl::StrContains(node->ReadLine(), "joined"))
       << Slurp(node->error_file());

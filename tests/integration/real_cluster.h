@@ -39,7 +39,8 @@ class RealCluster {
   void KillHead();
   // On the same port; returns once it answers.
   void StartHead();
-  void AddNode();
+  // With more flags than all nodes have.
+  void AddNode(const std::vector<std::string>& flags = {});
 
   // The head's record of an actor. REQUIRES: it exists.
   static v1::ActorInfo Info(const Cluster& cluster,

@@ -130,6 +130,44 @@ TEST(ActorOptionsTest, GetIfExistsMakesOneActorOfMany) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("shared")));
 }
 
+TEST(ActorOptionsTest, NamespacesAreApart) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  Cluster other = cluster.Connect();
+  auto in = [](const std::string& space, bool get_if_exists = false) {
+    return ActorOptions{.name = "n",
+                        .actor_namespace = space,
+                        .resources = {.cpu = 0},
+                        .get_if_exists = get_if_exists};
+  };
+  auto a = driver.CreateActor<Probe>(in("a"));
+  ASSERT_THAT(a, IsOk());
+  EXPECT_EQ(other.GetActor<Probe>("n", "a")->actor_id(), a->actor_id());
+  for (const char* elsewhere : {"b", "", "A"}) {
+    EXPECT_THAT(other.GetActor<Probe>("n", elsewhere),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("n")));
+  }
+  // In another one the name is free, even where one that exists would do.
+  auto b = other.CreateActor<Probe>(in("b", /*get_if_exists=*/true));
+  auto plain = other.CreateActor<Probe>(in(""));
+  ASSERT_THAT(b, IsOk());
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_EQ(
+      (std::set<std::string>{a->actor_id(), b->actor_id(), plain->actor_id()})
+          .size(),
+      3);
+  EXPECT_EQ(driver.CreateActor<Probe>(in("b", true))->actor_id(),
+            b->actor_id());
+  EXPECT_EQ(driver.GetActor<Probe>("n")->actor_id(), plain->actor_id());
+  EXPECT_THAT(driver.CreateActor<Probe>(in("b")),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'n'")));
+  // The end of one frees its name, and no other.
+  ASSERT_THAT(b->Kill(), IsOk());
+  EXPECT_THAT(driver.GetActor<Probe>("n", "b"),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(driver.GetActor<Probe>("n", "a")->actor_id(), a->actor_id());
+}
+
 TEST(ActorOptionsTest, AKillThatAllowsRestartsEndsTheProcessAlone) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();

@@ -91,7 +91,7 @@ class Trainer {
   // Trains on what it is given, until it is told to stop.
   int64_t TrainOn(const std::string& data) {
     training_ = true;
-    while (!stop_) usleep(1000);
+    while (!stop_ && !ActorContext::Current()->cancelled()) usleep(1000);
     return static_cast<int64_t>(data.size());
   }
 
@@ -560,6 +560,66 @@ TEST(CallsTest, AnActorEndsItself) {
   const int64_t pid = *trainer->Call<&Trainer::Pid>().Get(kLong);
   auto leave = trainer->Call<&Trainer::Leave>();
   auto behind = trainer->Call<&Trainer::Pid>();
+TEST(CallsTest, ADefaultLimitsPendingCallsToAHundredThousand) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>({});
+  std::vector<ObjectRef<int64_t>> refs;
+  auto train = trainer->Call<&Trainer::Train>();
+  for (int i = 1; i < 100'000; ++i) {
+    refs.push_back(trainer->Call<&Trainer::Pid>());
+  }
+  EXPECT_FALSE(refs.back().ready());
+  EXPECT_THAT(trainer->Call<&Trainer::Pid>().Get(kLong),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("100000 calls"), HasSubstr("wait for"),
+                             HasSubstr("max_pending_calls"))));
+  // One that is done makes room for one.
+  Cancel(refs.back());
+  EXPECT_THAT(refs.back().Get(kLong), StatusIs(absl::StatusCode::kCancelled));
+  refs.back() = trainer->Call<&Trainer::Pid>();
+  Cancel(train);
+  EXPECT_THAT(GetAll(refs, kLong), IsOk());
+}
+
+TEST(CallsTest, TheBytesOfPendingCallsAreLimitedByTheCreator) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>(
+      {.name = "t",
+       .max_pending_bytes = 1'000'000,
+       .concurrency_groups = {
+           {.name = "control", .methods = {MethodName<&Trainer::Stop>()}}}});
+  const std::string part(400'000, 'p');
+  // One call alone may have more.
+  auto large = trainer->Call<&Trainer::TrainOn>(std::string(3'000'000, 'l'));
+  EXPECT_THAT(
+      trainer->Call<&Trainer::TrainOn>(part).Get(kLong),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("limit of 1000000 bytes"), HasSubstr("wait for"),
+                     HasSubstr("Put"), HasSubstr("max_pending_bytes"))));
+  // A small one too: it is the sum that counts.
+  EXPECT_THAT(trainer->Call<&Trainer::Stop>().Get(kLong),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  Cancel(large);
+  ASSERT_TRUE(Eventually([&] { return large.ready(); }));
+  // What its creator said goes with the handle, wherever it comes from.
+  auto found = driver.GetActor<Trainer>("t");
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->identity().max_pending_bytes, 1'000'000);
+  auto first = found->Call<&Trainer::TrainOn>(part);
+  auto second = found->Call<&Trainer::TrainOn>(part);
+  EXPECT_THAT(found->Call<&Trainer::TrainOn>(part).Get(kLong),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(found->Call<&Trainer::Stop>().Get(kLong), IsOk());
+  EXPECT_THAT(first.Get(kLong), IsOkAndHolds(400'000));
+  EXPECT_THAT(second.Get(kLong), IsOkAndHolds(400'000));
+  EXPECT_THAT(found->Call<&Trainer::TrainOn>(part).Get(kLong),
+              IsOkAndHolds(400'000));
+  EXPECT_THAT(driver.CreateActor<Trainer>({.max_pending_bytes = -1}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
   EXPECT_THAT(leave.Get(kLong), IsOk());
   EXPECT_THAT(behind.Get(kLong),
               StatusIs(absl::StatusCode::kUnavailable,

@@ -42,7 +42,9 @@ A head:
 A worker daemon:
   --address HOST:PORT of the head
   --num_cpus N        CPUs it offers (default: those that this process may use)
-  --num_gpus N        (default 0)
+  --num_gpus N        GPUs it offers (default 0): the first N that
+                      CUDA_VISIBLE_DEVICES names, or devices 0 to N-1; what it
+                      runs sees those that it was given
   --resources LIST    further ones: name=quantity,... ("memory" is in bytes;
                       default: the machine's)
   --labels LIST       name=value,... for actors that ask for nodes with them

@@ -507,12 +507,46 @@ TEST_P(ActorConnectionTest, PendingCallsAreLimited) {
   auto first = connection->Call(Request("Hold"));
   auto second = connection->Call(Record(1, 1));
   auto third = connection->Call(Record(1, 2));
-  EXPECT_THAT(connection->Call(Record(1, 3))->Wait(kLong),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("3 calls to this actor have no reply yet")));
+  EXPECT_THAT(
+      connection->Call(Record(1, 3))->Wait(kLong),
+      StatusIs(
+          absl::StatusCode::kResourceExhausted,
+          HasSubstr("3 calls of this process to the actor have no reply yet")));
   SetGate(true);
   EXPECT_THAT(Number(third), IsOk());
   EXPECT_THAT(Number(connection->Call(Record(1, 4))), IsOk());
+}
+
+TEST_P(ActorConnectionTest, ADefaultLimitsTheBytesOfPendingCalls) {
+  // It is still to start: all calls wait here.
+  head_ = std::make_shared<FakeHead>(Info(v1::ACTOR_STATE_PENDING, 0));
+  auto connection = Connect();
+  // Of any size, and in memory once.
+  const absl::Cord block(std::string(size_t{4} << 20, 'b'));
+  auto call = [&](int blocks) {
+    CallRequest request = Request("Record");
+    request.args = {absl::Cord()};
+    for (int i = 0; i < blocks; ++i) request.args[0].Append(block);
+    return connection->Call(std::move(request));
+  };
+  std::vector<std::shared_ptr<CallState>> waiting;
+  // 3 GiB and 900 MiB, of 4 GiB.
+  for (const int blocks : {256, 256, 256, 225}) {
+    waiting.push_back(call(blocks));
+  }
+  EXPECT_THAT(call(32)->Wait(kLong),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("limit of 4294967296 bytes"),
+                             HasSubstr("max_pending_bytes"))));
+  waiting.push_back(call(30));
+  for (const auto& call : waiting) EXPECT_FALSE(call->done());
+  // What is wanted no more makes room.
+  waiting.front()->Cancel();
+  EXPECT_THAT(waiting.front()->Wait(kLong),
+              StatusIs(absl::StatusCode::kCancelled));
+  waiting.push_back(call(250));
+  EXPECT_FALSE(waiting.back()->done());
+  connection->Close(absl::CancelledError("the test ends"));
 }
 
 TEST_P(ActorConnectionTest, ExitAnswersItsCallAndFailsTheOthers) {

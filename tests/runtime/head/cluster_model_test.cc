@@ -4,6 +4,7 @@
 // each step the head's tables must be consistent, and in the end nothing may
 // still run or hold resources.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -28,6 +29,13 @@ namespace {
 
 using Incarnation = std::pair<std::string, int>;  // Actor id and incarnation.
 using Units = std::map<std::string, int64_t>;     // In 1/10000.
+constexpr int64_t kOne = 10000;
+
+// What a node has left.
+struct Room {
+  Units available;
+  std::map<int, int64_t> gpus;  // By device.
+};
 
 Units ToUnits(const v1::Resources& resources) {
   Units units;
@@ -355,7 +363,7 @@ class ClusterModelTest : public ClusterStateTest,
       if (HasFatalFailure()) return;
     }
     std::map<std::string, const v1::NodeInfo*> nodes;
-    std::vector<Units> room;
+    std::vector<Room> room;
     for (const v1::NodeInfo& node : snapshot.nodes()) {
       nodes[node.node_id()] = &node;
       if (node.state() == v1::NODE_STATE_DEAD) {
@@ -370,9 +378,19 @@ class ClusterModelTest : public ClusterStateTest,
       }
       std::erase_if(sum, [](const auto& item) { return item.second == 0; });
       ASSERT_EQ(sum, ToUnits(node.total())) << node.node_id();
+      if (node.state() == v1::NODE_STATE_DEAD) continue;
+      const std::map<int, int64_t> gpus = FreeGpus(node, snapshot);
+      int64_t free_gpus = 0;
+      for (const auto& [device, units] : gpus) {
+        ASSERT_GE(units, 0) << node.node_id() << " GPU " << device;
+        free_gpus += units;
+      }
+      const auto gpu = available.find("GPU");
+      ASSERT_EQ(free_gpus, gpu == available.end() ? 0 : gpu->second)
+          << node.node_id();
       // It may be held for a group.
       if (node.state() == v1::NODE_STATE_ALIVE && !groups_wait) {
-        room.push_back(available);
+        room.push_back({available, gpus});
       }
     }
     std::map<std::pair<std::string, std::string>, std::string> names;
@@ -399,6 +417,44 @@ class ClusterModelTest : public ClusterStateTest,
         }
       }
     }
+  }
+
+  // Of each of the node's GPUs, what neither an actor nor a bundle has.
+  static std::map<int, int64_t> FreeGpus(
+      const v1::NodeInfo& node, const v1::GetClusterStateResponse& snapshot) {
+    std::map<int, int64_t> free;
+    const auto total = ToUnits(node.total());
+    const auto gpus = total.find("GPU");
+    for (int i = 0; gpus != total.end() && i < gpus->second / kOne; ++i) {
+      free[i] = kOne;
+    }
+    auto take = [&](const auto& devices, const v1::Resources& resources) {
+      const Units units = ToUnits(resources);
+      const auto it = units.find("GPU");
+      ASSERT_TRUE(devices.empty() || it != units.end());
+      for (const int device : devices) {
+        ASSERT_TRUE(free.contains(device));
+        free[device] -= std::min(it->second, kOne);
+      }
+    };
+    std::set<std::string> live_groups;
+    for (const auto& group : snapshot.placement_groups()) {
+      if (group.state() == v1::PLACEMENT_GROUP_STATE_REMOVED) continue;
+      live_groups.insert(group.placement_group_id());
+      for (const v1::BundleInfo& bundle : group.bundles()) {
+        if (bundle.node_id() == node.node_id()) {
+          take(bundle.gpus(), bundle.total());
+        }
+      }
+    }
+    for (const v1::ActorInfo& actor : snapshot.actors()) {
+      // Those in groups take from their bundles.
+      if (actor.node_id() == node.node_id() &&
+          !live_groups.contains(actor.placement_group_id())) {
+        take(actor.gpus(), actor.resources());
+      }
+    }
+    return free;
   }
 
   void CheckGroup(const v1::PlacementGroupInfo& group,
@@ -435,7 +491,7 @@ class ClusterModelTest : public ClusterStateTest,
 
   void CheckActor(const v1::ActorInfo& actor,
                   const std::map<std::string, const v1::NodeInfo*>& nodes,
-                  const std::vector<Units>& room) {
+                  const std::vector<Room>& room) {
     SCOPED_TRACE(actor.actor_id());
     v1::ActorInfo& last = seen_[actor.actor_id()];
     ASSERT_GE(actor.version(), last.version());
@@ -453,11 +509,18 @@ class ClusterModelTest : public ClusterStateTest,
         actor.cause().find("is started again in") != std::string::npos;
     if (waits && !put_off && actor.placement_group_id().empty()) {
       // Nobody waits while there is room.
-      for (const Units& available : room) {
+      for (const Room& node : room) {
         bool fits = true;
         for (const auto& [name, units] : ToUnits(actor.resources())) {
-          const auto it = available.find(name);
-          fits = fits && it != available.end() && it->second >= units;
+          const auto it = node.available.find(name);
+          fits = fits && it != node.available.end() && it->second >= units;
+          // A share, or the whole, of one device.
+          if (name != "GPU") continue;
+          ASSERT_LE(units, kOne);
+          fits = fits && std::any_of(node.gpus.begin(), node.gpus.end(),
+                                     [units = units](const auto& gpu) {
+                                       return gpu.second >= units;
+                                     });
         }
         ASSERT_FALSE(fits);
       }

@@ -98,6 +98,36 @@ TEST(PlacementPlannerTest, TheLowestRankIsTakenAmongEquals) {
   }
 }
 
+// A node's room, with its GPUs as devices.
+ResourceSet Room(double cpus, double gpus) {
+  ResourceSet room = Cpus(cpus, gpus);
+  room.NumberGpus();
+  return room;
+}
+
+TEST(PlacementPlannerTest, SharesOfGpusMustFitOnDevices) {
+  const std::vector<PlanNode> nodes = {{.available = Room(9, 2)}};
+  for (const auto strategy : {kPack, kStrictPack}) {
+    // 1.8 of 2 GPUs, but no two of them on one device.
+    const std::vector<ResourceSet> large = {Cpus(1, 0.6), Cpus(1, 0.6),
+                                            Cpus(1, 0.6)};
+    EXPECT_EQ(PlanBundles(strategy, large, nodes).outcome,
+              BundlePlan::kDoesNotFit);
+    // The small ones must not begin a device each.
+    const BundlePlan plan = PlanBundles(
+        strategy, {Cpus(1, 0.4), Cpus(1, 0.4), Cpus(1, 0.6), Cpus(1, 0.6)},
+        nodes);
+    ASSERT_EQ(plan.outcome, BundlePlan::kFits);
+    std::map<int, double> on_device;
+    for (const ResourceSet& taken : plan.taken) {
+      ASSERT_EQ(taken.Gpus().size(), 1);
+      on_device[taken.Gpus()[0]] += taken.ToProto().quantity().at("GPU");
+    }
+    EXPECT_THAT(on_device, UnorderedElementsAre(testing::Pair(0, 1.0),
+                                                testing::Pair(1, 1.0)));
+  }
+}
+
 TEST(PlacementPlannerTest, StrictPackIsOneNodeOrNone) {
   EXPECT_THAT(PlanBundles(kStrictPack, Bundles({2, 2}), Nodes({3, 4})).node_of,
               ElementsAre(1, 1));

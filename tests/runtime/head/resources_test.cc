@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +14,7 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 v1::Resources Proto(const std::map<std::string, double>& quantities) {
@@ -89,6 +91,78 @@ TEST(ResourcesTest, CoversComparesByName) {
   EXPECT_FALSE(node.Covers(Set({{"CPU", 4.0001}})));
   EXPECT_FALSE(node.Covers(Set({{"GPU", 0.0001}})));
   EXPECT_FALSE(node.Covers(Set({{"cpu", 1}})));
+}
+
+// A node's GPUs.
+ResourceSet Devices(double gpus) {
+  ResourceSet set = Set({{"GPU", gpus}});
+  set.NumberGpus();
+  return set;
+}
+
+TEST(ResourcesTest, SharesOfAGpuComeFromOneDevice) {
+  ResourceSet node = Devices(2);
+  EXPECT_THAT(node.Gpus(), ElementsAre(0, 1));
+  const ResourceSet a = node.Take(Set({{"GPU", 0.6}}));
+  EXPECT_THAT(a.Gpus(), ElementsAre(0));
+  const ResourceSet b = node.Take(Set({{"GPU", 0.7}}));
+  EXPECT_THAT(b.Gpus(), ElementsAre(1));
+  // 0.4 and 0.3 are free.
+  EXPECT_FALSE(node.Covers(Set({{"GPU", 0.5}})));
+  EXPECT_TRUE(node.CoversSums(Set({{"GPU", 0.5}})));
+  EXPECT_TRUE(node.Covers(Set({{"GPU", 0.4}})));
+  // The device with the least room for it.
+  EXPECT_THAT(node.Take(Set({{"GPU", 0.3}})).Gpus(), ElementsAre(1));
+  EXPECT_THAT(node.Take(Set({{"GPU", 0.3}})).Gpus(), ElementsAre(0));
+  node.Add(a);
+  EXPECT_TRUE(node.Covers(Set({{"GPU", 0.7}})));
+  EXPECT_FALSE(node.Covers(Set({{"GPU", 0.8}})));
+}
+
+TEST(ResourcesTest, WholeGpusAreWhollyFreeDevices) {
+  ResourceSet node = Devices(3);
+  const ResourceSet half = node.Take(Set({{"GPU", 0.5}}));
+  const ResourceSet whole = node.Take(Set({{"GPU", 1}}));
+  EXPECT_THAT(whole.Gpus(), ElementsAre(1));
+  EXPECT_FALSE(node.Covers(Set({{"GPU", 2}})));
+  EXPECT_TRUE(node.Covers(Set({{"GPU", 1}})));
+  node.Add(half);
+  EXPECT_THAT(node.Take(Set({{"GPU", 2}})).Gpus(), ElementsAre(0, 2));
+  node.Add(whole);
+  EXPECT_THAT(node.Take(Set({{"GPU", 1}})).Gpus(), ElementsAre(1));
+  EXPECT_FALSE(node.Covers(Set({{"GPU", 0.0001}})));
+}
+
+// As a bundle does.
+TEST(ResourcesTest, WhatWasTakenCanBeTakenFrom) {
+  ResourceSet node = Devices(3);
+  const ResourceSet first = node.Take(Set({{"GPU", 1}}));
+  ResourceSet bundle = node.Take(Set({{"CPU", 1}, {"GPU", 2}}));
+  EXPECT_THAT(bundle.Gpus(), ElementsAre(1, 2));
+  const ResourceSet half = bundle.Take(Set({{"GPU", 0.5}}));
+  EXPECT_THAT(half.Gpus(), ElementsAre(1));
+  EXPECT_THAT(bundle.Take(Set({{"GPU", 1}})).Gpus(), ElementsAre(2));
+  bundle.Add(half);
+  EXPECT_TRUE(bundle.Covers(Set({{"GPU", 1}})));
+  // As it is read from the database.
+  const ResourceSet again = Set({{"GPU", 2}}).OnGpus(std::vector<int>{1, 2});
+  EXPECT_THAT(again.Gpus(), ElementsAre(1, 2));
+  node = Devices(3);
+  node.Subtract(again);
+  EXPECT_THAT(node.Take(Set({{"GPU", 1}})).Gpus(), ElementsAre(0));
+}
+
+TEST(ResourcesTest, MoreThanOneGpuIsAskedForInWholeOnes) {
+  EXPECT_THAT(ResourceSet::FromRequest(Proto({{"GPU", 1.5}})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("GPU = 1.5"), HasSubstr("whole"))));
+  for (const double good : {0.0, 0.25, 1.0, 2.0}) {
+    EXPECT_THAT(ResourceSet::FromRequest(Proto({{"GPU", good}})), IsOk());
+  }
+  EXPECT_THAT(ResourceSet::FromRequest(Proto({{"CPU", 1.5}})), IsOk());
+  // A node may offer a part of one.
+  EXPECT_TRUE(Devices(1.5).Covers(Set({{"GPU", 0.5}})));
+  EXPECT_FALSE(Devices(0.5).Covers(Set({{"GPU", 1}})));
 }
 
 TEST(ResourcesTest, Utilisation) {
