@@ -321,18 +321,25 @@ TEST(CallsTest, StateIsSavedWhenTheActorAsksOrAfterATime) {
       {.max_restarts = -1,
        .save_state = SaveStatePolicy::Every(absl::Milliseconds(20))},
       10);
-  ASSERT_THAT(timed->Call<&Account::Deposit>(1).Get(kLong), IsOk());
-  // Saved once, without any further call; then again.
-  int64_t balance = 0;
-  ASSERT_TRUE(Eventually([&] {
+  // Saved without any further call, again and again.
+  auto saved = [&](int incarnation) -> int64_t {
+    const auto state =
+        driver.client()->LoadActorState(timed->actor_id(), incarnation);
+    std::map<std::string, int64_t> values;
+    if (!state.ok() || !DecodeValue(*state, &values).ok()) return 0;
+    return values["balance"];
+  };
+  for (int round = 0; round < 2; ++round) {
+    const int64_t balance = 11 + round;
+    ASSERT_THAT(
+        timed->With({.max_retries = -1}).Call<&Account::Deposit>(1).Get(kLong),
+        IsOkAndHolds(balance));
+    ASSERT_TRUE(Eventually([&] { return saved(round) == balance; }));
     EXPECT_FALSE(timed->Call<&Account::Die>().Get(kLong).ok());
-    balance =
-        *timed->With({.max_retries = -1}).Call<&Account::Deposit>(0).Get(kLong);
-    if (balance == 11) return true;
-    (void)timed->Call<&Account::Deposit>(11 - balance).Get(kLong);
-    absl::SleepFor(absl::Milliseconds(40));
-    return false;
-  }));
+  }
+  EXPECT_THAT(
+      timed->With({.max_retries = -1}).Call<&Account::Balance>().Get(kLong),
+      IsOkAndHolds(12));
 }
 
 TEST(CallsTest, AClassThatSavesItsStateRunsOneMethodAtATime) {
@@ -553,13 +560,6 @@ TEST(CallsTest, PendingCallsAreLimitedByTheCreator) {
   EXPECT_THAT(second.Get(kLong), IsOk());
 }
 
-TEST(CallsTest, AnActorEndsItself) {
-  TestCluster cluster;
-  Cluster driver = cluster.Connect();
-  auto trainer = driver.CreateActor<Trainer>({.max_restarts = 3});
-  const int64_t pid = *trainer->Call<&Trainer::Pid>().Get(kLong);
-  auto leave = trainer->Call<&Trainer::Leave>();
-  auto behind = trainer->Call<&Trainer::Pid>();
 TEST(CallsTest, ADefaultLimitsPendingCallsToAHundredThousand) {
   TestCluster cluster;
   Cluster driver = cluster.Connect();
@@ -620,6 +620,13 @@ TEST(CallsTest, TheBytesOfPendingCallsAreLimitedByTheCreator) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST(CallsTest, AnActorEndsItself) {
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto trainer = driver.CreateActor<Trainer>({.max_restarts = 3});
+  const int64_t pid = *trainer->Call<&Trainer::Pid>().Get(kLong);
+  auto leave = trainer->Call<&Trainer::Leave>();
+  auto behind = trainer->Call<&Trainer::Pid>();
   EXPECT_THAT(leave.Get(kLong), IsOk());
   EXPECT_THAT(behind.Get(kLong),
               StatusIs(absl::StatusCode::kUnavailable,

@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
@@ -154,7 +156,9 @@ TEST_F(ProcessRecordsTest, OwnRecordComesBackWhole) {
 
 TEST_F(ProcessRecordsTest, NewestFirst) {
   RecordedChild first(Head("127.0.0.1:1"));
-  usleep(2000);  // Start times are kept in milliseconds.
+  // Start times are kept in milliseconds.
+  const int64_t begun = absl::ToUnixMillis(absl::Now());
+  while (absl::ToUnixMillis(absl::Now()) == begun) std::this_thread::yield();
   RecordedChild second(Head("127.0.0.1:2"));
   EXPECT_THAT(ListedPids(), ElementsAre(second.pid(), first.pid()));
   EXPECT_EQ(MostRecentHeadAddress(), "127.0.0.1:2");

@@ -1,5 +1,5 @@
-// Actors whose process is stopped until gRPC gives their connections up, over
-// and over: no call may be lost.
+// Actors whose process is stopped until gRPC gives their connections up, and
+// until it fails to make new ones, over and over: no call may be lost.
 
 #include <signal.h>
 
@@ -51,6 +51,8 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
   Cluster driver = cluster.Connect();
   auto channels = std::make_shared<internal::ChannelPool>(&QuickChannel);
   std::vector<pid_t> pids;
+  std::vector<std::string> addresses;
+  std::vector<std::shared_ptr<internal::FakeHead>> heads;
   std::vector<std::shared_ptr<internal::ActorConnection>> connections;
   for (int i = 0; i < kActors; ++i) {
     auto counter = driver.CreateActor<Counter>({});
@@ -58,10 +60,12 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
     ASSERT_THAT(counter->WaitReady(kLong), IsOk());
     const v1::ActorInfo info = cluster.Info(*counter);
     pids.push_back(static_cast<pid_t>(info.pid()));
+    addresses.push_back(info.address());
     internal::ActorConnection::Options options;
     options.channels = channels;
     options.transport = internal::Transport::kGrpc;  // It is about channels.
-    options.lookup = std::make_shared<internal::FakeHead>(info)->lookup();
+    heads.push_back(std::make_shared<internal::FakeHead>(info));
+    options.lookup = heads.back()->lookup();
     connections.push_back(std::make_shared<internal::ActorConnection>(
         counter->identity(), std::move(options)));
   }
@@ -73,13 +77,23 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
   };
   for (int round = 0; round < kRounds; ++round) {
     std::vector<std::shared_ptr<internal::CallState>> calls;
+    std::vector<int> lookups;
+    for (const auto& head : heads) lookups.push_back(head->lookups());
     for (int i = 0; i < kActors; ++i) {
       for (int k = 0; k < kCalls; ++k) calls.push_back(add(i));
       kill(pids[i], SIGSTOP);
       for (int k = 0; k < kCalls; ++k) calls.push_back(add(i));
     }
-    // Until the connections were given up, and some attempts to connect, too.
-    absl::SleepFor(absl::Milliseconds(150 + 37 * (round % 5)));
+    // In some rounds, attempts to connect have failed, too: the head is asked
+    // after such.
+    for (size_t i = 0; i < heads.size(); ++i) {
+      ASSERT_TRUE(Eventually([&] {
+        const grpc_connectivity_state state =
+            channels->Get(addresses[i])->GetState(/*try_to_connect=*/false);
+        return round % 3 == 0 ? state != GRPC_CHANNEL_READY
+                              : heads[i]->lookups() >= lookups[i] + round % 3;
+      }));
+    }
     for (pid_t pid : pids) kill(pid, SIGCONT);
     for (const auto& call : calls) ASSERT_THAT(call->Wait(kLong), IsOk());
   }

@@ -159,6 +159,7 @@ class KeepingActor : public v1::ActorService::Service {
       grpc::ServerContext*, const v1::FetchObjectRequest* request,
       grpc::ServerWriter<v1::ObjectChunk>* writer) override {
     EXPECT_EQ(request->actor_id(), "actor");
+    if (request->object_id() == "r" && request->offset() < 0) ++checks;
     if (released || request->object_id() != "r") {
       return grpc::Status(grpc::StatusCode::NOT_FOUND, "it was released");
     }
@@ -176,6 +177,7 @@ class KeepingActor : public v1::ActorService::Service {
   const std::string& address() const { return address_; }
   std::atomic<bool> released = false;
   std::atomic<int> sent = 0;
+  std::atomic<int> checks = 0;  // Whether it still keeps the result.
 
  private:
   std::string address_;
@@ -191,7 +193,8 @@ TEST(ObjectStoreTest, AResultThatAnActorKeepsIsCopiedOnceUntilItIsReleased) {
   EXPECT_EQ(actor.sent, 1);
   EXPECT_THAT(peer.Map("other", actor.address(), "actor"),
               StatusIs(absl::StatusCode::kNotFound));
-  usleep(200'000);  // Some checks; it stays.
+  for (int i = 0; i < 10000 && actor.checks < 3; ++i) usleep(2000);
+  ASSERT_GE(actor.checks, 3);
   EXPECT_EQ(node->stats().objects, 1);
   actor.released = true;
   for (int i = 0; i < 10000 && node->stats().objects > 0; ++i) usleep(2000);
