@@ -61,9 +61,9 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   job.link = link;
   job.wants_output = request.wants_output();
   if (link != nullptr) {
-    Reply([link] {
+    Reply([link, periods = PeriodsFor(options_.driver_grace)] {
       v1::DriverEvent event;
-      event.mutable_registered();
+      *event.mutable_registered()->mutable_periods() = periods;
       link->Send(std::move(event));
     });
   }

@@ -74,6 +74,8 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     v1::NodeCommand registered;
     registered.mutable_registered()->set_lease_ms(
         absl::ToInt64Milliseconds(options_.lease));
+    *registered.mutable_registered()->mutable_periods() =
+        PeriodsFor(options_.lease);
     Send(node, std::move(registered));
 
     for (const v1::ActorExited& exited : request.exited_actors()) {

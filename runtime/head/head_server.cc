@@ -52,6 +52,10 @@ class HeadServerImpl : public HeadServer {
                 .driver_grace = options.driver_grace,
                 .infeasible_timeout = options.infeasible_timeout,
                 .max_restart_delay = options.max_restart_delay,
+                .long_life = options.long_life,
+                .reconnect_timeout = options.reconnect_timeout,
+                .session_life = options.session_life,
+                .max_reconnect_pause = options.max_reconnect_pause,
                 .actor_ended =
                     [this](const std::string& id) { actor_states_.Remove(id); },
                 .store = store_.get()}),

@@ -121,6 +121,7 @@ absl::Status ActorTable::StartInProcess(const v1::StartActor& start,
   host->set_token(options_.token);
   host->set_tls_dir(TlsDir());
   host->set_object_address(options_.object_address);
+  *host->mutable_periods() = parts_.link->periods();
   if (const std::string reason = StopReason(key); !reason.empty()) {
     return absl::CancelledError(reason);
   }
