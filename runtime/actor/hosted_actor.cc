@@ -27,7 +27,7 @@ constexpr size_t kMaxIdleSessions = 1024;
 constexpr uint64_t kMaxIdleBytes = uint64_t{1} << 30;
 constexpr size_t kMaxSessions = 65536;
 
-// How long the end of an actor waits for the last replies to leave.
+// How long the end of an actor waits for the last replies to leave; internal.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 
 // A result of more bytes stays here until the caller fetches it, if the two

@@ -11,7 +11,8 @@
 namespace miniray {
 namespace {
 
-// For actors that end slowly, and what they print meanwhile.
+// For actors that end slowly, and what they print meanwhile: a driver waits no
+// longer for it. They end all the same. Internal.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
 
 absl::Status WasStopped(const JobRecord& job) {

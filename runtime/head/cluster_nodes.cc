@@ -14,6 +14,7 @@
 namespace miniray {
 namespace {
 
+// Between two warnings of one node in the log; internal.
 constexpr absl::Duration kWarningPeriod = absl::Minutes(5);
 
 }  // namespace

@@ -35,6 +35,7 @@ constexpr int64_t kMessageOverheadBytes = 1 << 20;
 // slowly and ends calls.
 constexpr size_t kReceiveMemoryBytes = size_t{512} << 20;
 
+// Internal: how often leases and queues are looked at, and the packages.
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Ticks that are so far apart mean that this process did not run.
 constexpr absl::Duration kStandstill = absl::Milliseconds(500);

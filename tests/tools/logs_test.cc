@@ -252,8 +252,10 @@ TEST_F(LogsTest, ListsPlacementGroups) {
       Run({"list", "placement-groups", "--filter", "colour=red"});
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_THAT(wrong.err, HasSubstr("'colour'"));
+  // They end with their driver.
   driver->Wait();
-  EXPECT_THAT(only("name=pair"), IsEmpty());
+  EXPECT_THAT(only("state=created"), IsEmpty());
+  EXPECT_THAT(only("state=removed"), ElementsAre("pair", "too large"));
 }
 
 TEST_F(LogsTest, HowADriverEndedThatConnectedByItselfIsNotKnown) {
