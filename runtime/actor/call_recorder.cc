@@ -12,6 +12,7 @@ namespace miniray {
 namespace internal {
 namespace {
 
+// In which records are gathered for one message; internal.
 constexpr absl::Duration kPeriod = absl::Seconds(1);
 
 }  // namespace

@@ -20,14 +20,14 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// How long a session without a stream is kept, and how many, with how many
-// bytes of replies, at most.
+// How long a session without a stream is kept where the head says nothing, and
+// how many, with how many bytes of replies, at most.
 constexpr absl::Duration kSessionLife = absl::Minutes(5);
 constexpr size_t kMaxIdleSessions = 1024;
 constexpr uint64_t kMaxIdleBytes = uint64_t{1} << 30;
 constexpr size_t kMaxSessions = 65536;
 
-// How long the end of an actor waits for the last replies to leave.
+// How long the end of an actor waits for the last replies to leave; internal.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 
 // A result of more bytes stays here until the caller fetches it, if the two
@@ -110,6 +110,9 @@ HostedActor::HostedActor(v1::HostActor host, ActorHooks hooks,
                          std::function<void(v1::ActorEvent)> on_event,
                          std::function<void()> on_gone)
     : host_(std::move(host)),
+      session_life_(host_.periods().session_life_ms() > 0
+                        ? absl::Milliseconds(host_.periods().session_life_ms())
+                        : kSessionLife),
       hooks_(std::move(hooks)),
       on_event_(std::move(on_event)),
       on_gone_(std::move(on_gone)) {
@@ -474,7 +477,7 @@ void HostedActor::OnStreamEnded(CallSession* session, SessionStream* stream) {
           self->ForgetOldSessions();
         }
       },
-      kSessionLife + absl::Seconds(1));
+      session_life_ + absl::Seconds(1));
 }
 
 void HostedActor::ForgetOldSessions() {
@@ -485,7 +488,7 @@ void HostedActor::ForgetOldSessions() {
     const absl::Time detached = it->second.detached;
     if (detached == absl::InfiniteFuture()) {
       ++it;
-    } else if (now - detached > kSessionLife) {
+    } else if (now - detached > session_life_) {
       it->second.session->Abandon();
       kept_.ReleaseAllOf(it->first);
       it = sessions_.erase(it);

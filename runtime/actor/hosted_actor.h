@@ -110,6 +110,7 @@ class HostedActor : public SessionOwner,
   void ForgetOldSessions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mu_);
 
   const v1::HostActor host_;
+  const absl::Duration session_life_;
   const ActorHooks hooks_;
   const std::function<void(v1::ActorEvent)> on_event_;
   const std::function<void()> on_gone_;

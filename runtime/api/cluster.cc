@@ -188,6 +188,7 @@ absl::StatusOr<Cluster> ClusterOfActors(const v1::HostActor& host) {
     options.job_id = lifetime;
     options.object_address = host.object_address();
     options.object_owner = *owner;
+    options.periods = host.periods();
     MR_ASSIGN_OR_RETURN(auto client, internal::Client::Connect(options));
     auto state = std::make_shared<Cluster::State>();
     state->client = std::move(client);

@@ -55,8 +55,9 @@ struct ClusterOptions {
   bool log_to_driver = true;
   absl::Duration connect_timeout = absl::Seconds(10);
   // How long an actor that the head holds for alive, or the head, may be out of
-  // reach before calls that wait for it fail.
-  absl::Duration reconnect_timeout = absl::Seconds(60);
+  // reach before calls that wait for it fail. Zero: as the cluster's head says
+  // (miniray start --head --reconnect_timeout, 60 s).
+  absl::Duration reconnect_timeout;
 
   // Embedded cluster only.
   int embedded_nodes = 1;        // Worker daemons.

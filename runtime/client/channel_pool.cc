@@ -13,6 +13,7 @@ namespace {
 // Entries beyond which those that nobody uses are looked for.
 constexpr size_t kManyChannels = 64;
 
+// For the next handle of the same actor; internal.
 constexpr absl::Duration kKeepIdle = absl::Seconds(30);
 
 }  // namespace

@@ -36,13 +36,18 @@
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/grpc_status.h"
+#include "runtime/rpc/redialler.h"
 #include "runtime/rpc/tls.h"
 
 namespace miniray {
 namespace internal {
 namespace {
 
+// Of one question to the head, with the time in which it may be away. What a
+// caller can set goes on from there: it asks again (see Persistently,
+// ActorConnection).
 constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+constexpr absl::Duration kReconnectTimeout = absl::Seconds(60);
 // Without an answer for so long, stderr says so, not more often than this.
 constexpr absl::Duration kSilenceTime = absl::Seconds(5);
 constexpr absl::Duration kTellPeriod = absl::Seconds(10);
@@ -65,10 +70,40 @@ class ClientImpl : public Client {
   ClientImpl(Options options, Transport transport)
       : options_(std::move(options)),
         transport_(transport),
-        channel_(MakeChannel(options_.head_address)),
+        channel_(MakeDialledChannel(options_.head_address)),
+        redialler_(channel_.get()),
         stub_(v1::Head::NewStub(channel_)) {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
     KeepFreedMemory();
+  }
+
+  ~ClientImpl() override {
+    Shutdown();
+    // We may be inside a callback here: see ActorStream.
+    RunInBackground([channel = channel_] {});
+  }
+
+  absl::Status Begin() {
+    if (options_.is_driver) {
+      MR_RETURN_IF_ERROR(BeginSession());
+      options_.periods = session_->periods();
+    }
+    const v1::ClusterPeriods& periods = options_.periods;
+    if (options_.reconnect_timeout == absl::ZeroDuration()) {
+      options_.reconnect_timeout =
+          periods.reconnect_timeout_ms() > 0
+              ? absl::Milliseconds(periods.reconnect_timeout_ms())
+              : kReconnectTimeout;
+    }
+    if (periods.max_reconnect_pause_ms() > 0) {
+      redialler_.SetMaxPause(
+          absl::Milliseconds(periods.max_reconnect_pause_ms()));
+    }
+    MakeObjectClient();
+    return absl::OkStatus();
+  }
+
+  void MakeObjectClient() {
     ObjectClient::Options objects;
     objects.token = options_.token;
     objects.job_id = options_.job_id;
@@ -89,14 +124,7 @@ class ClientImpl : public Client {
     objects_ = std::make_shared<ObjectClient>(std::move(objects));
   }
 
-  ~ClientImpl() override {
-    Shutdown();
-    // We may be inside a callback here: see ActorStream.
-    RunInBackground([channel = channel_] {});
-  }
-
-  absl::Status Begin() {
-    if (!options_.is_driver) return absl::OkStatus();
+  absl::Status BeginSession() {
     MR_ASSIGN_OR_RETURN(executable_, ExecutablePath());
     v1::RegisterDriver registration;
     registration.set_job_id(options_.job_id);
@@ -106,7 +134,7 @@ class ClientImpl : public Client {
     registration.set_pid(getpid());
     registration.set_wants_output(options_.log_to_driver);
     session_ = std::make_unique<DriverSession>(stub_.get(), options_.token,
-                                               registration, channel_.get());
+                                               registration, &redialler_);
     absl::Status status = session_->Begin(options_.connect_timeout);
     if (status.ok() || IsRefusal(status) ||
         status.code() == absl::StatusCode::kAlreadyExists ||
@@ -312,7 +340,7 @@ class ClientImpl : public Client {
       if (closed_) return;
       closed_ = true;
       connections.swap(connections_);
-      objects_->Close();
+      if (objects_ != nullptr) objects_->Close();
       for (grpc::ClientContext* context : lookups_) context->TryCancel();
     }
     for (auto& [id, connection] : connections) {
@@ -406,8 +434,8 @@ class ClientImpl : public Client {
       grpc::ClientContext context;
       PrepareContext(&context, options_.token, deadline - absl::Now());
       context.set_wait_for_ready(true);
-      // Dials more often than the channel by itself.
-      while (!AwaitConnected(channel_.get(), absl::Now() + kDialPeriod)) {
+      while (!redialler_.AwaitConnected(
+          std::min(deadline, absl::Now() + kDialPeriod))) {
         if (absl::Now() >= tell_at && absl::Now() < deadline) {
           TellSilence(deadline);
           tell_at = absl::InfiniteFuture();
@@ -542,6 +570,7 @@ class ClientImpl : public Client {
   const Transport transport_;
   std::string executable_;
   const std::shared_ptr<grpc::Channel> channel_;
+  Redialler redialler_;
   const std::unique_ptr<v1::Head::Stub> stub_;
   std::unique_ptr<DriverSession> session_;
   // To actors and object stores.

@@ -43,7 +43,10 @@ class Client : public ObjectFetcher,
     // Actors: names the process, with which goes what it puts.
     std::string object_owner;
     // How long an actor or the head may be out of reach before calls fail.
-    absl::Duration reconnect_timeout = absl::Seconds(60);
+    // Zero: as the head says, else 60 s.
+    absl::Duration reconnect_timeout;
+    // Actors: as their daemon says. Drivers hear it from the head.
+    v1::ClusterPeriods periods;
   };
 
   // Errors: INVALID_ARGUMENT, not an address. UNAVAILABLE, nobody answers

@@ -3,13 +3,13 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
@@ -17,10 +17,11 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// Longer than the head waits for the job's actors to end.
-// End waits as long.
+// End waits as long; internal.
 constexpr absl::Duration kDialTime = absl::Milliseconds(500);
+// Longer than the head waits for the job's actors to end.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(7);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 
 // Nothing that trying again would change.
 bool IsFinal(const absl::Status& status) {
@@ -66,11 +67,11 @@ std::string FormatOutput(const v1::ProcessOutput& output) {
 
 DriverSession::DriverSession(v1::Head::Stub* stub, std::string token,
                              v1::RegisterDriver registration,
-                             grpc::Channel* channel)
+                             Redialler* redialler)
     : stub_(stub),
       token_(std::move(token)),
       registration_(std::move(registration)),
-      channel_(channel) {}
+      redialler_(redialler) {}
 
 absl::Status DriverSession::Begin(absl::Duration timeout) {
   thread_ = std::thread([this] { Loop(); });
@@ -108,8 +109,13 @@ void DriverSession::End() {
   if (thread_.joinable()) thread_.join();
 }
 
+v1::ClusterPeriods DriverSession::periods() const {
+  absl::MutexLock lock(&mu_);
+  return periods_;
+}
+
 void DriverSession::Loop() {
-  absl::Duration backoff = absl::Milliseconds(100);
+  Backoff backoff(kFirstPause, kMaxRedialPause);
   while (true) {
     const absl::Status status = RunStream(&backoff);
     {
@@ -123,11 +129,9 @@ void DriverSession::Loop() {
         return;
       }
     }
-    if (wake_.WaitForNotificationWithTimeout(backoff)) return;
-    backoff = std::min(backoff * 2, absl::Duration(absl::Seconds(1)));
+    if (wake_.WaitForNotificationWithTimeout(backoff.Next())) return;
     // A head that was just started again gives its drivers a moment only.
-    while (channel_ != nullptr &&
-           !AwaitConnected(channel_, absl::Now() + kDialTime)) {
+    while (!redialler_->AwaitConnected(absl::Now() + kDialTime)) {
       absl::MutexLock lock(&mu_);
       if (ending_) return;
       if (!registered_) break;
@@ -135,7 +139,7 @@ void DriverSession::Loop() {
   }
 }
 
-absl::Status DriverSession::RunStream(absl::Duration* backoff) {
+absl::Status DriverSession::RunStream(Backoff* backoff) {
   grpc::ClientContext context;
   AddToken(&context, token_);
   std::unique_ptr<Stream> stream;
@@ -161,9 +165,15 @@ absl::Status DriverSession::RunStream(absl::Duration* backoff) {
     if (event.has_output()) {
       Print(event.output());
     } else if (event.has_registered()) {
+      const v1::ClusterPeriods& periods = event.registered().periods();
+      if (const int64_t pause = periods.max_reconnect_pause_ms(); pause > 0) {
+        redialler_->SetMaxPause(absl::Milliseconds(pause));
+        backoff->SetMax(absl::Milliseconds(pause));
+      }
+      backoff->Reset();
       absl::MutexLock lock(&mu_);
       registered_ = true;
-      *backoff = absl::Milliseconds(100);
+      periods_ = periods;
     }
   }
   // Nobody writes from here on.

@@ -13,8 +13,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "grpcpp/channel.h"
+#include "proto/cluster.pb.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/base/backoff.h"
+#include "runtime/rpc/redialler.h"
 
 namespace miniray {
 namespace internal {
@@ -22,11 +24,9 @@ namespace internal {
 // Thread-safe.
 class DriverSession {
  public:
-  // `stub` outlives it.
-  // channel: the stub's, to dial again soon when it broke; may be null.
+  // All outlive it. redialler: of the stub's channel.
   DriverSession(v1::Head::Stub* stub, std::string token,
-                v1::RegisterDriver registration,
-                grpc::Channel* channel = nullptr);
+                v1::RegisterDriver registration, Redialler* redialler);
   ~DriverSession() { End(); }
 
   // Blocks until the head has accepted the driver. Errors: UNAVAILABLE, no
@@ -38,19 +38,23 @@ class DriverSession {
   // comes here first; some seconds at most. Idempotent.
   void End();
 
+  // As the head said last; empty before it accepted the driver.
+  v1::ClusterPeriods periods() const ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   using Stream = grpc::ClientReaderWriter<v1::DriverMessage, v1::DriverEvent>;
 
   void Loop();
-  absl::Status RunStream(absl::Duration* backoff);
+  absl::Status RunStream(Backoff* backoff);
 
   v1::Head::Stub* const stub_;
   const std::string token_;
   const v1::RegisterDriver registration_;
-  grpc::Channel* const channel_;
+  Redialler* const redialler_;
   absl::Notification wake_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
+  v1::ClusterPeriods periods_ ABSL_GUARDED_BY(mu_);
   bool registered_ ABSL_GUARDED_BY(mu_) = false;
   bool fatal_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -28,6 +28,7 @@ constexpr size_t kMinHandedOver = 64 << 10;
 // How often a store is asked for the place of an object that leaves its memory
 // again before it is mapped.
 constexpr int kMapTries = 20;
+// Of one message to a store, which is tried again; internal.
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
 constexpr absl::Duration kFreePause = absl::Seconds(2);
 constexpr int kFreeTries = 3;

@@ -15,9 +15,9 @@ namespace miniray {
 namespace {
 
 // The first restart comes at once, the next ones after 0.1 s, 0.2 s, ... A
-// process that lived for long enough begins anew.
+// process that lived for long enough begins anew. How they grow is internal;
+// their limit, and what long enough is, are flags.
 constexpr absl::Duration kFirstRestartDelay = absl::Milliseconds(100);
-constexpr absl::Duration kLongLife = absl::Minutes(1);
 
 absl::Duration RestartDelay(int quick_restarts, absl::Duration longest) {
   if (quick_restarts <= 1) return absl::ZeroDuration();
@@ -235,7 +235,8 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   const absl::Time now = options_.clock();
   const bool lived_long =
       actor->info.state() == v1::ACTOR_STATE_ALIVE &&
-      now - absl::FromUnixMillis(actor->info.start_unix_ms()) >= kLongLife;
+      now - absl::FromUnixMillis(actor->info.start_unix_ms()) >=
+          options_.long_life;
   actor->quick_restarts = lived_long ? 1 : actor->quick_restarts + 1;
   ++actor->incarnation;
   actor->stop_reason.clear();

@@ -16,7 +16,8 @@
 namespace miniray {
 namespace {
 
-// See cluster_state.h.
+// See cluster_state.h. Internal: they keep the queue fair, whatever the
+// cluster.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 constexpr absl::Duration kHoldPeriod = absl::Seconds(30);
 // How often patience is looked at.

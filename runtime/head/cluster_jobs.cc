@@ -11,7 +11,8 @@
 namespace miniray {
 namespace {
 
-// For actors that end slowly, and what they print meanwhile.
+// For actors that end slowly, and what they print meanwhile: a driver waits no
+// longer for it. They end all the same. Internal.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
 
 absl::Status WasStopped(const JobRecord& job) {
@@ -61,9 +62,9 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   job.link = link;
   job.wants_output = request.wants_output();
   if (link != nullptr) {
-    Reply([link] {
+    Reply([link, periods = PeriodsFor(options_.driver_grace)] {
       v1::DriverEvent event;
-      event.mutable_registered();
+      *event.mutable_registered()->mutable_periods() = periods;
       link->Send(std::move(event));
     });
   }

@@ -14,6 +14,7 @@
 namespace miniray {
 namespace {
 
+// Between two warnings of one node in the log; internal.
 constexpr absl::Duration kWarningPeriod = absl::Minutes(5);
 
 }  // namespace
@@ -79,6 +80,8 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     v1::NodeCommand registered;
     registered.mutable_registered()->set_lease_ms(
         absl::ToInt64Milliseconds(options_.lease));
+    *registered.mutable_registered()->mutable_periods() =
+        PeriodsFor(options_.lease);
     Send(node, std::move(registered));
 
     for (const v1::ActorExited& exited : request.exited_actors()) {

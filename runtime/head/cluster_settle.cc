@@ -11,6 +11,7 @@
 namespace miniray {
 namespace {
 
+// Of what the disk did not take; internal.
 constexpr absl::Duration kRetryPeriod = absl::Seconds(1);
 
 // The row with this `info`, which is lent to it instead of copied.

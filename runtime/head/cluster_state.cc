@@ -16,7 +16,10 @@ namespace {
 constexpr size_t kMaxDeadActors = 10000;
 constexpr size_t kMaxDeadNodes = 1000;
 constexpr size_t kMaxEndedJobs = 10000;
+// Of one question that waits for news; its caller asks again. Internal.
 constexpr absl::Duration kMaxWait = absl::Minutes(1);
+// Between two tries to reach a head.
+constexpr absl::Duration kLeastPause = absl::Milliseconds(10);
 // Of an actor's record in wire format, for making room.
 constexpr size_t kUsualActorBytes = 320;
 
@@ -43,6 +46,17 @@ void AppendActor(const v1::ActorInfo& info, std::string* response) {
 }
 
 }  // namespace
+
+v1::ClusterPeriods ClusterState::PeriodsFor(absl::Duration grace) const {
+  v1::ClusterPeriods periods;
+  periods.set_reconnect_timeout_ms(
+      absl::ToInt64Milliseconds(options_.reconnect_timeout));
+  periods.set_session_life_ms(absl::ToInt64Milliseconds(options_.session_life));
+  periods.set_max_reconnect_pause_ms(absl::ToInt64Milliseconds(
+      std::clamp(grace / 4, kLeastPause,
+                 std::max(kLeastPause, options_.max_reconnect_pause))));
+  return periods;
+}
 
 void ClusterState::GetActor(const v1::GetActorRequest& request,
                             ActorCallback done) {

@@ -50,6 +50,12 @@ class ClusterState {
     absl::Duration driver_grace = absl::Seconds(2);
     absl::Duration infeasible_timeout = absl::Seconds(30);
     absl::Duration max_restart_delay = absl::Seconds(30);
+    absl::Duration long_life = absl::Minutes(1);
+    // What nodes and drivers are told; max_reconnect_pause: a part of the lease
+    // or grace that they come back in, if that is less.
+    absl::Duration reconnect_timeout = absl::Seconds(60);
+    absl::Duration session_life = absl::Minutes(5);
+    absl::Duration max_reconnect_pause = absl::Seconds(1);
     std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
     // Told when an actor is dead for good.
     std::function<void(const std::string& actor_id)> actor_ended;
@@ -217,6 +223,10 @@ class ClusterState {
    private:
     ClusterState* const state_;
   };
+
+  // What a node or driver is told that must be back within `grace` once the
+  // head is.
+  v1::ClusterPeriods PeriodsFor(absl::Duration grace) const;
 
   // Rows that are on their way to the store, by record.
   struct Written {

@@ -35,6 +35,7 @@ constexpr int64_t kMessageOverheadBytes = 1 << 20;
 // slowly and ends calls.
 constexpr size_t kReceiveMemoryBytes = size_t{512} << 20;
 
+// Internal: how often leases and queues are looked at, and the packages.
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Ticks that are so far apart mean that this process did not run.
 constexpr absl::Duration kStandstill = absl::Milliseconds(500);
@@ -52,6 +53,10 @@ class HeadServerImpl : public HeadServer {
                 .driver_grace = options.driver_grace,
                 .infeasible_timeout = options.infeasible_timeout,
                 .max_restart_delay = options.max_restart_delay,
+                .long_life = options.long_life,
+                .reconnect_timeout = options.reconnect_timeout,
+                .session_life = options.session_life,
+                .max_reconnect_pause = options.max_reconnect_pause,
                 .actor_ended =
                     [this](const std::string& id) { actor_states_.Remove(id); },
                 .store = store_.get()}),

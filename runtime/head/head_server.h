@@ -32,8 +32,18 @@ class HeadServer {
     absl::Duration driver_grace = absl::Seconds(2);
     // An actor that no node could hold even when idle fails after this time.
     absl::Duration infeasible_timeout = absl::Seconds(30);
-    // Of an actor whose processes end soon after they have begun.
+    // Of an actor whose processes end soon after they have begun: before
+    // long_life.
     absl::Duration max_restart_delay = absl::Seconds(30);
+    absl::Duration long_life = absl::Minutes(1);
+    // Nodes, actors and drivers hear of these: how long calls wait for an actor
+    // or the head that is out of reach, how long an actor remembers the calls
+    // of a caller whose connection broke, and the longest pause between two
+    // tries to reach the head (at most kMaxRedialPause, and a quarter of the
+    // lease or the driver's grace).
+    absl::Duration reconnect_timeout = absl::Seconds(60);
+    absl::Duration session_life = absl::Minutes(5);
+    absl::Duration max_reconnect_pause = absl::Seconds(1);
     // Of all packages together; those least recently used, and needed by no
     // living actor or job, are removed beyond it.
     int64_t package_limit = int64_t{20} << 30;

@@ -36,6 +36,7 @@ constexpr int kCheckpointPages = 1000;
 constexpr int kRestartPages = 25000;
 // Of a log that was read to its end.
 constexpr int kKeptLogBytes = 8 << 20;
+// How long the log may be, and how often that is looked at: internal.
 constexpr absl::Duration kCheckpointPeriod = absl::Seconds(1);
 constexpr int kBusyTimeoutMs = 10000;
 

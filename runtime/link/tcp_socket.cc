@@ -17,6 +17,8 @@ namespace miniray {
 namespace internal {
 namespace {
 
+// So long what was sent to a peer may stay without an acknowledgement, as for
+// gRPC's connections (ConfigureServer). Internal: who calls dials anew.
 constexpr int kUserTimeoutMs = 120000;
 
 struct SocketAddress {

@@ -23,6 +23,7 @@ namespace {
 constexpr int kMaxPeers = 3;
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr int kMaxIdsPerMessage = 65536;
+// Of one question to a peer, which is asked again; internal.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(10);
 constexpr char kFromStore[] = "/miniray.v1.ObjectStore/FetchObject";
 constexpr char kFromActor[] = "/miniray.v1.ActorService/FetchObject";

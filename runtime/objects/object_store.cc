@@ -31,6 +31,7 @@ namespace {
 // Of one message: a chunk, with something to spare.
 constexpr int kMaxMessage = 4 << 20;
 constexpr int kMaxIdsPerMessage = 65536;
+// Of one message to a peer, which is sent again; internal.
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
 // Looks at copies without an answer of their source, until it counts as gone.
 constexpr int kMaxSilences = 3;

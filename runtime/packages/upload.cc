@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/client_context.h"
 #include "runtime/base/files.h"
@@ -17,8 +19,10 @@
 namespace miniray {
 namespace {
 
+// Bounds against hanging, beyond what either takes; who has less time gives a
+// deadline.
 constexpr absl::Duration kAskTimeout = absl::Seconds(20);
-// Without progress; a large file on a slow line may take its time.
+// A large file on a slow line may take its time.
 constexpr absl::Duration kSendTimeout = absl::Minutes(30);
 constexpr int64_t kChunkBytes = 1 << 20;
 
@@ -26,10 +30,11 @@ constexpr int64_t kChunkBytes = 1 << 20;
 
 absl::Status UploadPackage(v1::Head::Stub* stub, const std::string& token,
                            const std::string& path,
-                           const std::string& package_id) {
+                           const std::string& package_id, absl::Time deadline) {
   {
     grpc::ClientContext context;
-    PrepareContext(&context, token, kAskTimeout);
+    PrepareContext(&context, token,
+                   std::min(kAskTimeout, deadline - absl::Now()));
     v1::HasPackageRequest request;
     request.set_package_id(package_id);
     v1::HasPackageResponse response;
@@ -43,7 +48,8 @@ absl::Status UploadPackage(v1::Head::Stub* stub, const std::string& token,
     return ErrnoStatus(errno, absl::StrCat("open ", path));
   }
   grpc::ClientContext context;
-  PrepareContext(&context, token, kSendTimeout);
+  PrepareContext(&context, token,
+                 std::min(kSendTimeout, deadline - absl::Now()));
   v1::PutPackageResponse response;
   const auto writer = stub->PutPackage(&context, &response);
   v1::PackageChunk chunk;

@@ -15,6 +15,7 @@
 #include "runtime/base/version.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/head_channel.h"
+#include "runtime/rpc/redialler.h"
 #include "runtime/rpc/tls.h"
 
 namespace miniray {
@@ -25,19 +26,37 @@ absl::string_view WithoutPatch(absl::string_view version) {
   return version.substr(0, version.rfind('.'));
 }
 
+// Its own pauses are as long as the longest of a Redialler, so that the two do
+// not dial in turn. They are for calls that wait without one.
+grpc::ChannelArguments DialledByOthers() {
+  const int pause_ms =
+      static_cast<int>(absl::ToInt64Milliseconds(kMaxRedialPause));
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, pause_ms);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, pause_ms);
+  return args;
+}
+
+grpc::ChannelArguments DialledByItself() {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return args;
+}
+
 std::shared_ptr<grpc::Channel> MakeChannelWith(grpc::ChannelArguments args,
                                                const std::string& address) {
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Internal: a peer that vanished is noticed within 20 s; what an operator
+  // sets is the lease, and how long calls wait then.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   const std::shared_ptr<grpc::ChannelCredentials> credentials =
       ClientCredentials(&args);
   if (auto faults = FaultInterceptors(); !faults.empty()) {
@@ -50,29 +69,17 @@ std::shared_ptr<grpc::Channel> MakeChannelWith(grpc::ChannelArguments args,
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  return MakeChannelWith(grpc::ChannelArguments(), address);
+  return MakeChannelWith(DialledByItself(), address);
+}
+
+std::shared_ptr<grpc::Channel> MakeDialledChannel(const std::string& address) {
+  return MakeChannelWith(DialledByOthers(), address);
 }
 
 std::shared_ptr<grpc::Channel> MakeHeadChannel(const std::string& address) {
-  grpc::ChannelArguments args;
+  grpc::ChannelArguments args = DialledByOthers();
   args.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   return MakeChannelWith(std::move(args), address);
-}
-
-bool AwaitConnected(grpc::Channel* channel, absl::Time deadline) {
-  constexpr absl::Duration kRedial = absl::Milliseconds(200);
-  while (true) {
-    if (channel->GetState(/*try_to_connect=*/false) ==
-        GRPC_CHANNEL_TRANSIENT_FAILURE) {
-      grpc::experimental::ChannelResetConnectionBackoff(channel);
-    }
-    const absl::Time now = absl::Now();
-    if (channel->WaitForConnected(
-            absl::ToChronoTime(std::min(deadline, now + kRedial)))) {
-      return true;
-    }
-    if (absl::Now() >= deadline) return false;
-  }
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {

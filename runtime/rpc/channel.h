@@ -35,10 +35,9 @@ inline constexpr char kSharedMemoryKey[] = "miniray-shared-memory";
 // and no HTTP proxy. Nothing is sent yet.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
-// Waits until the channel is connected, at most until `deadline`; returns
-// whether it is. Dials several times a second meanwhile: by itself a channel
-// whose attempt failed makes the next one only seconds later.
-bool AwaitConnected(grpc::Channel* channel, absl::Time deadline);
+// As MakeChannel, for a peer that a Redialler dials while it is away: by itself
+// the channel dials again only kMaxRedialPause after a failure.
+std::shared_ptr<grpc::Channel> MakeDialledChannel(const std::string& address);
 
 // Sets what every server of the runtime needs (limits, keep-alive policy).
 void ConfigureServer(grpc::ServerBuilder* builder);

@@ -10,9 +10,9 @@
 
 namespace miniray {
 
-// As MakeChannel, without gRPC's probes of the bandwidth: one would follow each
-// renewal of a lease, and cost the head as much as that. A message of more than
-// 64 KiB takes one round trip longer.
+// As MakeDialledChannel, without gRPC's probes of the bandwidth: one would
+// follow each renewal of a lease, and cost the head as much as that. A message
+// of more than 64 KiB takes one round trip longer.
 std::shared_ptr<grpc::Channel> MakeHeadChannel(const std::string& address);
 
 }  // namespace miniray

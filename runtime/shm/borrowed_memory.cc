@@ -11,6 +11,7 @@
 namespace miniray {
 namespace {
 
+// After which what is mapped and not used is let go of; internal.
 constexpr absl::Duration kIdle = absl::Seconds(10);
 
 // Each takes a file descriptor and address space.

@@ -129,6 +129,7 @@ absl::Status ActorTable::StartInProcess(const v1::StartActor& start,
   for (std::string& id : GpuIdsOf(start.gpus(), options_.gpu_ids)) {
     host->add_gpu_ids(std::move(id));
   }
+  *host->mutable_periods() = parts_.link->periods();
   if (const std::string reason = StopReason(key); !reason.empty()) {
     return absl::CancelledError(reason);
   }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kStarters = 3;
 constexpr int64_t kLogTailBytes = 600;
+// For processes that were killed to be gone; internal.
 constexpr absl::Duration kGiveUpTimeout = absl::Seconds(10);
 
 std::string Key(const std::string& actor_id, int32_t incarnation) {

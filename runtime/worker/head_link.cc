@@ -17,12 +17,12 @@
 namespace miniray {
 namespace {
 
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
-constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
-// Stop waits as long.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+// Between looks at whether to go on; Stop waits as long. Internal.
 constexpr absl::Duration kDialTime = absl::Milliseconds(500);
 constexpr absl::Duration kCancelPeriod = absl::Milliseconds(50);
 constexpr size_t kMaxToldExits = 1000;
+// For what is still to be said to a head that reads. Internal.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
 bool IsExit(const v1::NodeMessage& message) {
@@ -43,6 +43,7 @@ HeadLink::HeadLink(Options options, v1::Head::Stub* stub, Callbacks callbacks)
     : options_(std::move(options)),
       stub_(stub),
       callbacks_(std::move(callbacks)),
+      redialler_(options_.channel),
       node_id_(NewId("node")) {}
 
 absl::Status HeadLink::Start(absl::Duration timeout,
@@ -72,7 +73,7 @@ absl::Status HeadLink::Start(absl::Duration timeout,
 }
 
 void HeadLink::DialLoop() {
-  absl::Duration backoff = kFirstBackoff;
+  Backoff backoff(kFirstPause, kMaxRedialPause);
   while (!stopping_.HasBeenNotified()) {
     const absl::Status status = RunStream(&backoff);
     if (stopping_.HasBeenNotified()) return;
@@ -93,8 +94,7 @@ void HeadLink::DialLoop() {
     }
     LOG(WARNING) << "lost the head at " << options_.head_address << ": "
                  << status.message() << "; trying again";
-    if (stopping_.WaitForNotificationWithTimeout(backoff)) return;
-    backoff = std::min(backoff * 2, kMaxBackoff);
+    if (stopping_.WaitForNotificationWithTimeout(backoff.Next())) return;
     // A head that was just started again is not to wait for us. Before it ever
     // answered, the reason why not is of interest.
     bool registered = false;
@@ -102,14 +102,13 @@ void HeadLink::DialLoop() {
       absl::MutexLock lock(&mu_);
       registered = registered_;
     }
-    while (!AwaitConnected(options_.channel, absl::Now() + kDialTime) &&
-           registered) {
+    while (!redialler_.AwaitConnected(absl::Now() + kDialTime) && registered) {
       if (stopping_.HasBeenNotified()) return;
     }
   }
 }
 
-absl::Status HeadLink::RunStream(absl::Duration* backoff) {
+absl::Status HeadLink::RunStream(Backoff* backoff) {
   {
     absl::MutexLock lock(&mu_);
     auto may_speak = [this] {
@@ -178,12 +177,18 @@ absl::Status HeadLink::RunStream(absl::Duration* backoff) {
       absl::MutexLock lock(&dial->mu);
       dial->answered = true;
     }
+    const v1::ClusterPeriods& periods = command.registered().periods();
+    if (const int64_t pause = periods.max_reconnect_pause_ms(); pause > 0) {
+      redialler_.SetMaxPause(absl::Milliseconds(pause));
+      backoff->SetMax(absl::Milliseconds(pause));
+    }
+    backoff->Reset();
     absl::MutexLock lock(&mu_);
     registered_ = true;
     attachment_ = ++attachments_;
     replaced_ids_.clear();
     lease_ = absl::Milliseconds(command.registered().lease_ms());
-    *backoff = kFirstBackoff;
+    periods_ = periods;
     LOG(INFO) << "joined the cluster at " << options_.head_address << " as "
               << node_id_;
   }
@@ -353,6 +358,11 @@ int64_t HeadLink::attachment() const {
 absl::Duration HeadLink::lease() const {
   absl::MutexLock lock(&mu_);
   return lease_;
+}
+
+v1::ClusterPeriods HeadLink::periods() const {
+  absl::MutexLock lock(&mu_);
+  return periods_;
 }
 
 }  // namespace miniray

@@ -20,6 +20,8 @@
 #include "grpcpp/channel.h"
 #include "proto/head.grpc.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/base/backoff.h"
+#include "runtime/rpc/redialler.h"
 
 namespace miniray {
 
@@ -29,7 +31,8 @@ class HeadLink {
   struct Options {
     std::string head_address;
     std::string token;
-    grpc::Channel* channel = nullptr;  // The stub's; outlives the link.
+    // The stub's, of MakeHeadChannel; outlives the link.
+    grpc::Channel* channel = nullptr;
     // So long the head may take to accept a stream, once there is a connection;
     // then the link dials again.
     absl::Duration answer_timeout = absl::Seconds(20);
@@ -83,6 +86,8 @@ class HeadLink {
   bool attached() const { return attachment() != 0; }
   // As the head wants it; a guess before it was heard.
   absl::Duration lease() const;
+  // For the actors of this node; empty before the head was heard.
+  v1::ClusterPeriods periods() const;
 
   static constexpr size_t kMaxQueuedBytes = 8 << 20;
 
@@ -91,7 +96,7 @@ class HeadLink {
   struct Dial;
 
   void DialLoop();
-  absl::Status RunStream(absl::Duration* backoff);
+  absl::Status RunStream(Backoff* backoff);
   // Adds the ends that the head may not have heard of; returns how many of
   // them are queued.
   int AddExits(v1::RegisterNode* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -104,6 +109,7 @@ class HeadLink {
   const Options options_;
   v1::Head::Stub* const stub_;
   const Callbacks callbacks_;
+  Redialler redialler_;
   absl::Notification stopping_;
 
   mutable absl::Mutex mu_;
@@ -111,6 +117,7 @@ class HeadLink {
   // Given up since the head was heard of last.
   std::vector<std::string> replaced_ids_ ABSL_GUARDED_BY(mu_);
   absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(9);
+  v1::ClusterPeriods periods_ ABSL_GUARDED_BY(mu_);
   bool registered_ ABSL_GUARDED_BY(mu_) = false;  // Once at least.
   int64_t attachment_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t attachments_ ABSL_GUARDED_BY(mu_) = 0;  // So many there were.

@@ -30,6 +30,7 @@ namespace {
 
 constexpr int kStarters = 2;
 constexpr int64_t kLogTailBytes = 600;
+// For processes that were killed to be gone; internal.
 constexpr absl::Duration kGiveUpTimeout = absl::Seconds(10);
 // The submitter's limit is its own affair; this one guards the node's disk.
 constexpr ArchiveLimits kFolderLimits = {.max_bytes = int64_t{100} << 30,

@@ -1,7 +1,8 @@
 // Renews a node's lease at the head, from a thread that does nothing else: a
-// busy machine must not be taken for a dead one. While the head does not have
-// the node's stream, the renewals, which then are all that tells a living
-// daemon from a dead one, come more often.
+// busy machine must not be taken for a dead one. It dials nobody, ends nothing
+// and logs nothing; what follows from a renewal is HeadWatch's. While the head
+// does not have the node's stream, the renewals, which then are all that tells
+// a living daemon from a dead one, come more often.
 
 #ifndef MINIRAY_RUNTIME_WORKER_LEASE_KEEPER_H_
 #define MINIRAY_RUNTIME_WORKER_LEASE_KEEPER_H_
@@ -12,8 +13,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "grpcpp/support/status.h"
 #include "proto/head.grpc.pb.h"
-#include "runtime/base/net.h"
 #include "runtime/worker/head_link.h"
 
 namespace miniray {
@@ -24,27 +25,16 @@ class LeaseKeeper {
   // the head loses a node whose stream broke, even if it alone has noticed.
   static constexpr double kPeriod = 0.3;
 
-  struct Options {
-    HostPort head;
-    std::string token;
-    // Silence after which what the node runs is ended; zero: three leases. The
-    // head may live and have started it elsewhere long ago.
-    absl::Duration fence_after;
-    // The same where the head's machine says that nobody listens there: a head
-    // that is dead has started nothing elsewhere, so only its return is waited
-    // for.
-    absl::Duration headless_timeout = absl::Hours(1);
-  };
-  // Called by the keeper's thread.
-  struct Callbacks {
-    // One of the two times is over. `why`: "no contact with the head for 30s".
-    std::function<void(const std::string& why)> on_cut_off;
-  };
+  // Told what became of each renewal; `status` as of LeaseStream::Renew,
+  // `lease` as the head wants it now. Called by the keeper's thread: must not
+  // block.
+  using Listener =
+      std::function<void(const grpc::Status& status, absl::Duration lease)>;
 
   // Starts. All outlive it. Where the head no longer knows the node, the link
   // dials again, and hears what to do.
-  LeaseKeeper(Options options, v1::Head::Stub* stub, HeadLink* link,
-              Callbacks callbacks);
+  LeaseKeeper(std::string token, v1::Head::Stub* stub, HeadLink* link,
+              Listener on_renewal);
   ~LeaseKeeper() { Stop(); }
 
   // Idempotent.
@@ -56,10 +46,10 @@ class LeaseKeeper {
   // False: the keeper is to stop.
   bool Await(double pause);
 
-  const Options options_;
+  const std::string token_;
   v1::Head::Stub* const stub_;
   HeadLink* const link_;
-  const Callbacks callbacks_;
+  const Listener on_renewal_;
   absl::Notification stopping_;
   std::thread thread_;
 };

@@ -15,6 +15,12 @@
 
 namespace miniray {
 
+// Whether a renewal ended so because the head was not to be had.
+inline bool IsSilence(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
 // For one thread.
 class LeaseStream : private grpc::ClientBidiReactor<v1::RenewLeaseRequest,
                                                     v1::RenewLeaseResponse> {

@@ -20,7 +20,8 @@
 namespace miniray {
 namespace {
 
-// What a process gave back takes a moment to be free.
+// Both internal: how often is looked is a flag. What a process gave back takes
+// a moment to be free.
 constexpr absl::Duration kMinBetweenKills = absl::Seconds(1);
 // While memory still falls; a machine that swaps may take long.
 constexpr absl::Duration kMaxBetweenKills = absl::Seconds(10);

@@ -18,7 +18,8 @@
 namespace miniray {
 namespace {
 
-constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
+// For a head that is started again right now; what waits for longer ends with
+// an error, and may be started again. Internal.
 constexpr absl::Duration kHeadPatience = absl::Minutes(1);
 constexpr absl::Duration kRetryPeriod = absl::Milliseconds(200);
 
@@ -109,7 +110,7 @@ absl::Status PackageCache::Download(const std::string& package_id,
                                     bool damaged) {
   MR_ASSIGN_OR_RETURN(auto writer, store_.Write(package_id));
   grpc::ClientContext context;
-  PrepareContext(&context, options_.token, kFetchTimeout);
+  PrepareContext(&context, options_.token, options_.fetch_timeout);
   context.set_wait_for_ready(true);
   {
     absl::MutexLock lock(&mu_);

@@ -28,6 +28,8 @@ class PackageCache {
     std::string token;
     // What is in use stays, also beyond it.
     int64_t max_bytes = int64_t{10} << 30;
+    // Of one package.
+    absl::Duration fetch_timeout = absl::Minutes(10);
   };
   // A package's file, which stays where it is while the use is held.
   struct Package {

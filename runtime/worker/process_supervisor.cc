@@ -33,7 +33,8 @@ extern char** environ;
 namespace miniray {
 namespace {
 
-// Between the end of a process's socket and that of the process.
+// Between the end of a process's socket and that of the process; it is ending
+// by itself. Internal, as is how often what was inherited is looked for.
 constexpr absl::Duration kClosedSocketGrace = absl::Seconds(5);
 constexpr absl::Duration kTendPeriod = absl::Seconds(1);
 // To a process that does not read.

@@ -16,7 +16,8 @@
 namespace miniray {
 namespace {
 
-// Loading a program may take long on a busy machine.
+// Loading a program may take long on a busy machine; what fails here starts
+// without a template. Internal.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kForkTimeout = absl::Seconds(20);
 

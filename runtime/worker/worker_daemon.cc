@@ -22,6 +22,7 @@
 #include "runtime/worker/actor_table.h"
 #include "runtime/worker/gpus.h"
 #include "runtime/worker/head_link.h"
+#include "runtime/worker/head_watch.h"
 #include "runtime/worker/job_table.h"
 #include "runtime/worker/lease_keeper.h"
 #include "runtime/worker/log_file.h"
@@ -47,12 +48,14 @@ class WorkerDaemonImpl : public WorkerDaemon {
         stub_(v1::Head::NewStub(channel_)),
         packages_({.folder = options_.session_dir + "/packages",
                    .token = options_.token,
-                   .max_bytes = options_.package_cache_bytes},
+                   .max_bytes = options_.package_cache_bytes,
+                   .fetch_timeout = options_.fetch_timeout},
                   stub_.get()),
         link_(
             {.head_address = options_.head_address,
              .token = options_.token,
-             .channel = channel_.get()},
+             .channel = channel_.get(),
+             .answer_timeout = options_.answer_timeout},
             stub_.get(),
             {.describe = [this](v1::RegisterNode* node) { Describe(node); },
              .on_command =
@@ -69,12 +72,14 @@ class WorkerDaemonImpl : public WorkerDaemon {
     const std::string logs = options_.session_dir + "/logs";
     MR_RETURN_IF_ERROR(MakeDirectories(logs, 0700));
     MR_ASSIGN_OR_RETURN(
-        capture_, OutputCapture::Create(
-                      {.file = {.max_bytes = options_.log_max_bytes,
-                                .max_files = options_.log_files},
-                       .sink = [this](v1::ProcessOutput output, bool must) {
-                         return PassOn(std::move(output), must);
-                       }}));
+        capture_,
+        OutputCapture::Create({.file = {.max_bytes = options_.log_max_bytes,
+                                        .max_files = options_.log_files},
+                               .sink =
+                                   [this](v1::ProcessOutput output, bool must) {
+                                     return PassOn(std::move(output), must);
+                                   },
+                               .drain_timeout = options_.drain_timeout}));
     MR_ASSIGN_OR_RETURN(
         supervisor_,
         ProcessSupervisor::Create({.reap_orphans = options_.owns_process}));
@@ -112,7 +117,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                           .token = options_.token,
                           .folder = options_.session_dir + "/jobs",
                           .log_folder = job_logs,
-                          .gpu_ids = gpu_ids},
+                          .gpu_ids = gpu_ids,
+                          .stop_grace = options_.job_stop_grace},
         JobTable::Parts{.link = &link_,
                         .packages = &packages_,
                         .supervisor = supervisor_.get(),
@@ -145,14 +151,16 @@ class WorkerDaemonImpl : public WorkerDaemon {
                 },
             .report =
                 [this](const MemoryReading& reading) { Report(reading); }});
+    watch_ = std::make_unique<HeadWatch>(
+        HeadWatch::Options{.head = head_,
+                           .fence_after = options_.fence_after,
+                           .headless_timeout = options_.headless_timeout},
+        [this](const std::string& why) { CutOff(why); });
     lease_ = std::make_unique<LeaseKeeper>(
-        LeaseKeeper::Options{.head = head_,
-                             .token = options_.token,
-                             .fence_after = options_.fence_after,
-                             .headless_timeout = options_.headless_timeout},
-        stub_.get(), &link_,
-        LeaseKeeper::Callbacks{
-            .on_cut_off = [this](const std::string& why) { CutOff(why); }});
+        options_.token, stub_.get(), &link_,
+        [this](const grpc::Status& status, absl::Duration lease) {
+          watch_->OnRenewal(status, lease);
+        });
     return absl::OkStatus();
   }
 
@@ -184,6 +192,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
     }
     link_.Stop();
     lease_.reset();
+    watch_.reset();
     logs_.reset();
     jobs_.reset();
     actors_.reset();
@@ -313,11 +322,12 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<JobTable> jobs_;
   std::unique_ptr<LogServer> logs_;
   std::unique_ptr<LogJanitor> janitor_;
+  std::unique_ptr<HeadWatch> watch_;
   std::unique_ptr<LeaseKeeper> lease_;
   std::unique_ptr<MemoryMonitor> memory_;
 
   mutable absl::Mutex shutdown_mu_;
-  absl::Mutex give_up_mu_;  // The link and the lease may both come to it.
+  absl::Mutex give_up_mu_;  // The link and the watch may both come to it.
 };
 
 }  // namespace

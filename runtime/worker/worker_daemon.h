@@ -36,8 +36,18 @@ class WorkerDaemon {
     absl::Duration connect_timeout = absl::Seconds(10);
     // Asked several times a second while the head is dialled; may be null.
     std::function<bool()> cancelled;
-    // Between SIGTERM and SIGKILL when actors are stopped.
+    // Between SIGTERM and SIGKILL when actors are stopped, and drivers of jobs:
+    // one may have a model to save.
     absl::Duration stop_grace = absl::Seconds(1);
+    absl::Duration job_stop_grace = absl::Seconds(5);
+    // How long the head may take to accept this node, once there is a
+    // connection, before it is dialled anew.
+    absl::Duration answer_timeout = absl::Seconds(20);
+    // Of one package, from the head.
+    absl::Duration fetch_timeout = absl::Minutes(10);
+    // How long what a process has printed is read after its end, where another
+    // process holds its output open.
+    absl::Duration drain_timeout = absl::Seconds(1);
     // Without a word of the head, what runs here is ended after it; zero: after
     // three leases.
     absl::Duration fence_after;

@@ -112,7 +112,10 @@ void TcpProxy::Accept() {
     link->client =
         ScopedFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!link->client.valid()) continue;
-    if (refuse_) continue;
+    if (refuse_) {
+      ++refused_;
+      continue;
+    }
     ++connections_;
     link->server = ScopedFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address;

@@ -29,6 +29,7 @@ class TcpProxy {
   void SetTarget(const std::string& target);
   // New connections are closed at once.
   void Refuse(bool refuse) { refuse_ = refuse; }
+  int refused() const { return refused_; }  // So many were.
   // Each new connection breaks, in both directions at once, after it has
   // carried a random number of bytes from this range; 0: never.
   void CutAfter(int64_t min_bytes, int64_t max_bytes);
@@ -56,6 +57,7 @@ class TcpProxy {
   ScopedFd listener_;
   std::atomic<bool> refuse_ = false;
   std::atomic<bool> ending_ = false;
+  std::atomic<int> refused_ = 0;
   std::atomic<int> connections_ = 0;
   std::atomic<int64_t> bytes_ = 0;
   absl::Mutex mu_;

@@ -47,6 +47,26 @@ absl::Status Run(const std::string& what, const std::string& text,
     std::cout << "job " << cluster.job_id() << std::endl;
     return absl::OkStatus();
   }
+  if (what == "group") {
+    // `name` with room for two, and one that nobody can ever hold.
+    MR_ASSIGN_OR_RETURN(
+        const auto group,
+        cluster.CreatePlacementGroup(
+            {.bundles = {{.cpu = 0.5}, {.cpu = 0.5}}, .name = name}));
+    MR_RETURN_IF_ERROR(group.WaitReady(kTimeout));
+    MR_RETURN_IF_ERROR(
+        cluster
+            .CreatePlacementGroup(
+                {.strategy = miniray::PlacementStrategy::kStrictSpread,
+                 .bundles = {{.cpu = 1000}},
+                 .name = "too large"})
+            .status());
+    std::cout << "ready" << std::endl;
+    char end;
+    while (read(STDIN_FILENO, &end, 1) > 0) {
+    }
+    return absl::OkStatus();
+  }
   MR_ASSIGN_OR_RETURN(
       const auto talker,
       cluster.CreateActor<Talker>({.name = name,

@@ -584,6 +584,29 @@ TEST_F(JobsTest, OutputThatTheDiskDoesNotTakeIsMissed) {
   EXPECT_THAT(Run({"logs", "j", "--tail=1"}).err, lost);
 }
 
+TEST_F(JobsTest, StatusOfARunningJobTellsWhatOfItsOutputIsLost) {
+  ASSERT_EQ(Submit("true").exit_code, 0);
+  rlimit before = {};
+  ASSERT_EQ(prlimit(daemon_, RLIMIT_FSIZE, nullptr, &before), 0);
+  const rlimit small = {1000, before.rlim_max};
+  ASSERT_EQ(prlimit(daemon_, RLIMIT_FSIZE, &small, nullptr), 0);
+  ASSERT_EQ(Submit("i=0; while [ $i -lt 300 ]; do echo 0123456789; i=$((i+1)); "
+                   "done; sleep 1000",
+                   {"--no_wait", "--job_id=j"})
+                .exit_code,
+            0);
+  // Of 300 lines of 11 bytes.
+  const auto lost = AllOf(HasSubstr("output lost: File too large in "),
+                          HasSubstr("2300 bytes"));
+  EXPECT_TRUE(Eventually([&] {
+    return testing::Matches(lost)(Run({"job", "status", "j"}).out);
+  }));
+  ASSERT_EQ(prlimit(daemon_, RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_EQ(StateOf("j"), "JOB_STATE_RUNNING");
+  EXPECT_THAT(Job("j").value("cause", ""), lost);
+  EXPECT_EQ(Run({"job", "stop", "j"}).exit_code, 0);
+}
+
 TEST_F(JobsTest, AStoppedNodeFailsItsJob) {
   const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
   ASSERT_EQ(waiting->ReadLine(), "started");

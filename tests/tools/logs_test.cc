@@ -21,6 +21,7 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
@@ -221,6 +222,40 @@ TEST_F(LogsTest, Lists) {
   EXPECT_THAT(Run({"status"}).out,
               AllOf(Not(HasSubstr("talker")), HasSubstr("1 dead")));
   EXPECT_THAT(Run({"status", "--all"}).out, HasSubstr("talker"));
+}
+
+TEST_F(LogsTest, ListsPlacementGroups) {
+  const auto driver = Driver({"group", "", "pair"});
+  ASSERT_EQ(driver->ReadLine(absl::Seconds(40)), "ready");
+  const auto all = List({"placement-groups"});
+  ASSERT_EQ(all.size(), 2);  // The oldest first.
+  EXPECT_EQ(all[0]["name"], "pair");
+  EXPECT_EQ(all[0]["strategy"], "PLACEMENT_STRATEGY_PACK");
+  EXPECT_EQ(all[0]["bundles"].size(), 2);
+  EXPECT_EQ(all[1]["name"], "too large");
+  const auto only = [](const std::string& filter) {
+    std::vector<std::string> names;
+    for (const auto& group : List({"placement-groups", "--filter", filter})) {
+      names.push_back(group["name"]);
+    }
+    return names;
+  };
+  EXPECT_THAT(only("name=pair"), ElementsAre("pair"));
+  EXPECT_THAT(only("strategy=strict_spread"), ElementsAre("too large"));
+  EXPECT_THAT(only("state=created"), ElementsAre("pair"));
+  EXPECT_THAT(only("name=other"), IsEmpty());
+  const CommandResult table = Run({"list", "placement-groups"});
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_THAT(table.out, AllOf(HasSubstr("pair"), HasSubstr("too large"),
+                               HasSubstr("strict_spread")));
+  const CommandResult wrong =
+      Run({"list", "placement-groups", "--filter", "colour=red"});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("'colour'"));
+  // They end with their driver.
+  driver->Wait();
+  EXPECT_THAT(only("state=created"), IsEmpty());
+  EXPECT_THAT(only("state=removed"), ElementsAre("pair", "too large"));
 }
 
 TEST_F(LogsTest, HowADriverEndedThatConnectedByItselfIsNotKnown) {

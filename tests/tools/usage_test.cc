@@ -81,6 +81,54 @@ INSTANTIATE_TEST_SUITE_P(
          "--node_ip=198.51.100.1 is not an IP address of this machine"},
         {{"start", "--address=1.2.3.4:5", "--node_ip=0.0.0.0"},
          "--node_ip=0.0.0.0 is not an IP address of this machine"},
+        {{"start", "--head", "--lease=50ms"}, "between 100ms and a year"},
+        {{"start", "--head", "--lease=-1s"}, "--lease=-1s"},
+        {{"start", "--head", "--driver_grace=-1s"}, "--driver_grace=-1s"},
+        {{"start", "--head", "--infeasible_timeout=9000h"},
+         "--infeasible_timeout=9000h"},
+        {{"start", "--head", "--max_restart_delay=soon"}, "a time, e.g. 10s"},
+        {{"start", "--head", "--long_life=-1m"}, "--long_life=-1m"},
+        {{"start", "--head", "--reconnect_timeout=0"},
+         "--reconnect_timeout=0: must be between 100ms and a year"},
+        {{"start", "--head", "--session_life=1ms"}, "--session_life=1ms"},
+        {{"start", "--head", "--session_life=30s"},
+         "must not be less than --reconnect_timeout (1m)"},
+        {{"start", "--head", "--reconnect_timeout=10m"},
+         "--session_life=5m: must not be less"},
+        {{"start", "--head", "--max_reconnect_pause=2s"},
+         "--max_reconnect_pause=2s: must be between 10ms and 1s"},
+        {{"start", "--head", "--max_reconnect_pause=1ms"}, "10ms and 1s"},
+        {{"start", "--head", "--stop_grace=1s"}, "add --num_cpus"},
+        {{"start", "--head", "--timeout=0"}, "--timeout=0: expected seconds"},
+        {{"start", "--head", "--block", "--timeout=5"}, "without --block"},
+        {{"start", "--address=1.2.3.4:5", "--session_life=10m"},
+         "goes with --head"},
+        {{"start", "--address=1.2.3.4:5", "--fence_after=0"},
+         "--fence_after=0"},
+        {{"start", "--address=1.2.3.4:5", "--headless_timeout=-1s"},
+         "--headless_timeout=-1s"},
+        {{"start", "--address=1.2.3.4:5", "--connect_timeout=0"},
+         "--connect_timeout=0"},
+        {{"start", "--address=1.2.3.4:5", "--answer_timeout=1ms"},
+         "--answer_timeout=1ms"},
+        {{"start", "--address=1.2.3.4:5", "--fetch_timeout=10ms"},
+         "--fetch_timeout=10ms"},
+        {{"start", "--address=1.2.3.4:5", "--stop_grace=-1s"},
+         "--stop_grace=-1s"},
+        {{"start", "--address=1.2.3.4:5", "--stop_grace=1"},
+         "a time, e.g. 10s"},
+        {{"start", "--address=1.2.3.4:5", "--job_stop_grace=inf"},
+         "--job_stop_grace=inf"},
+        {{"start", "--address=1.2.3.4:5", "--drain_timeout=-1s"},
+         "--drain_timeout=-1s"},
+        {{"start", "--address=1.2.3.4:5", "--memory_period=1ms"},
+         "--memory_period=1ms"},
+        {{"start", "--address=1.2.3.4:5", "--memory_limit=1.5"},
+         "--memory_limit=1.5"},
+        {{"stop", "--grace=-1s"}, "--grace=-1s: must not be negative"},
+        {{"stop", "--grace=1s", "--force"}, "it leaves no --grace"},
+        {{"stop", "--timeout=-1"}, "--timeout=-1: expected seconds"},
+        {{"make-certs", "--timeout=1"}, "unknown flag '--timeout'"},
         {{"status", "--address=here"}, "HOST:PORT"},
         {{"status", "--format=xml"}, "table or json"},
         {{"status", "--days=1"}, "unknown flag '--days'"},
@@ -185,6 +233,23 @@ TEST_F(HelpTest, EveryVerbHasHelpWithExamples) {
     EXPECT_EQ(Run({"help", verb}).out, help.out);
     EXPECT_EQ(Run({verb, "--no-such-flag", "-h"}).out, help.out);
   }
+}
+
+TEST_F(HelpTest, EachPartOfJobHasItsOwnWithExamples) {
+  for (const std::string part : {"list", "status", "logs", "stop"}) {
+    const CommandResult help = Run({"job", part, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr("\n  miniray job " + part));
+    EXPECT_THAT(help.out, HasSubstr("Examples:\n  miniray job " + part));
+    EXPECT_THAT(help.out, HasSubstr("--timeout SECONDS"));
+    EXPECT_THAT(help.out, HasSubstr("Exit codes: 0 done"));
+    EXPECT_THAT(help.err, IsEmpty());
+    EXPECT_EQ(Run({"help", "job", part}).out, help.out);
+    EXPECT_EQ(Run({"job", part, "j", "--no-such-flag", "-h"}).out, help.out);
+  }
+  const std::string all = Run({"job", "--help"}).out;
+  EXPECT_THAT(all, HasSubstr("miniray job list [--filter"));
+  EXPECT_EQ(Run({"job", "begin", "--help"}).out, all);
 }
 
 TEST_F(HelpTest, GeneralHelpAndVersion) {

@@ -111,12 +111,14 @@ int64_t TreeMemory(const std::set<pid_t>& without) {
 }
 
 absl::StatusOr<int64_t> PeakTreeMemory(
-    const std::set<pid_t>& without, const std::function<absl::Status()>& work) {
+    const std::set<pid_t>& without, const std::function<absl::Status()>& work,
+    std::atomic<int>* looks) {
   int64_t peak = 0;
   absl::Notification done;
   std::thread sampler([&] {
     do {
       peak = std::max(peak, TreeMemory(without));
+      if (looks != nullptr) ++*looks;
     } while (!done.WaitForNotificationWithTimeout(absl::Milliseconds(1)));
   });
   const absl::Status status = work();

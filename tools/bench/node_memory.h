@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -21,7 +22,8 @@ int64_t TreeMemory(const std::set<pid_t>& without);
 
 // The most that TreeMemory returned while `work` ran; it is asked all the time.
 absl::StatusOr<int64_t> PeakTreeMemory(
-    const std::set<pid_t>& without, const std::function<absl::Status()>& work);
+    const std::set<pid_t>& without, const std::function<absl::Status()>& work,
+    std::atomic<int>* looks = nullptr);
 
 }  // namespace miniray::bench
 

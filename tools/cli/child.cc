@@ -21,6 +21,7 @@
 namespace miniray::cli {
 namespace {
 
+// For what is started in vain, beyond any time limit; internal.
 constexpr absl::Duration kStopGrace = absl::Seconds(3);
 
 // What the child gets its pipe ends as.

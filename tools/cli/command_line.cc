@@ -89,6 +89,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(
     if (args[i] == "--" && verb->takes_command) break;
     if (args[i] == "--help" || args[i] == "-h") {
       line.help = true;
+      if (!absl::StartsWith(args[1], "-")) line.arguments.push_back(args[1]);
       return line;
     }
   }

@@ -19,6 +19,8 @@ namespace miniray::cli {
 struct Verb {
   std::string name;
   std::string help;  // What `miniray VERB --help` prints.
+  // What `miniray VERB ARGUMENT --help` prints, by the argument.
+  std::map<std::string, std::string> help_on = {};
   std::set<std::string> flags;
   std::set<std::string> hidden_flags;  // For other processes of the runtime.
   std::set<std::string> repeated_flags = {};  // Each may come several times.
@@ -28,7 +30,9 @@ struct Verb {
 
 struct CommandLine {
   const Verb* verb = nullptr;
-  bool help = false;  // --help or -h was there; the rest is unchecked.
+  // --help or -h was there; the rest is unchecked, and only a first argument
+  // that stands right behind the verb is kept.
+  bool help = false;
   std::set<std::string> given;         // Names of the flags that were there.
   std::vector<std::string> arguments;  // Those that are no flags.
   std::map<std::string, std::vector<std::string>> repeated;

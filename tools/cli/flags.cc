@@ -15,6 +15,14 @@ ABSL_FLAG(absl::Duration, driver_grace, absl::Seconds(2),
           "What a driver whose connection broke has to come back.");
 ABSL_FLAG(absl::Duration, max_restart_delay, absl::Seconds(30),
           "Longest pause before an actor that ends again and again restarts.");
+ABSL_FLAG(absl::Duration, long_life, absl::Minutes(1),
+          "An actor's process that lived so long may restart at once.");
+ABSL_FLAG(absl::Duration, reconnect_timeout, absl::Seconds(60),
+          "How long calls wait for what cannot be reached.");
+ABSL_FLAG(absl::Duration, session_life, absl::Minutes(5),
+          "How long an actor remembers a caller whose connection broke.");
+ABSL_FLAG(absl::Duration, max_reconnect_pause, absl::Seconds(1),
+          "Longest pause between two tries to reach the head.");
 ABSL_FLAG(absl::Duration, infeasible_timeout, absl::Seconds(30),
           "After it, what no node could ever hold fails.");
 ABSL_FLAG(int64_t, max_state_bytes, int64_t{64} << 20,
@@ -34,6 +42,20 @@ ABSL_FLAG(absl::Duration, fence_after, absl::ZeroDuration(),
           "Silence of the head after which a node ends its actors.");
 ABSL_FLAG(absl::Duration, headless_timeout, absl::Hours(1),
           "How long a node waits for a head that is dead.");
+ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(10),
+          "How long a node that starts tries to reach its head.");
+ABSL_FLAG(absl::Duration, stop_grace, absl::Seconds(1),
+          "What an actor has to end before it is killed.");
+ABSL_FLAG(absl::Duration, job_stop_grace, absl::Seconds(5),
+          "What a job's program has to end before it is killed.");
+ABSL_FLAG(absl::Duration, answer_timeout, absl::Seconds(20),
+          "What the head may take to accept a node.");
+ABSL_FLAG(absl::Duration, fetch_timeout, absl::Minutes(10),
+          "What the fetching of one program may take.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(1),
+          "How long the output of an ended process is read on.");
+ABSL_FLAG(absl::Duration, memory_period, absl::Milliseconds(250),
+          "Between two looks at the memory.");
 ABSL_FLAG(double, memory_limit, 0.95,
           "Part of the memory beyond which an actor is killed; 0: never.");
 ABSL_FLAG(int64_t, package_cache_bytes, int64_t{10} << 30,
@@ -54,6 +76,8 @@ ABSL_FLAG(std::string, inject_faults, "",
 ABSL_FLAG(bool, block, false, "Stay in the foreground.");
 ABSL_FLAG(std::string, format, "table", "table or json.");
 ABSL_FLAG(bool, force, false, "Kill at once.");
+ABSL_FLAG(absl::Duration, grace, absl::Seconds(10),
+          "What those that are stopped have before they are killed.");
 ABSL_FLAG(double, timeout, 0, "Time limit in seconds; 0: the verb's own.");
 ABSL_FLAG(double, head_patience, 60,
           "How long to wait for a head that does not answer, in seconds.");

@@ -45,6 +45,8 @@
 namespace miniray::cli {
 namespace {
 
+// What the daemon of this process has to end, beyond the grace of its actors.
+// Internal: it ends by itself.
 constexpr absl::Duration kChildStopGrace = absl::Seconds(10);
 
 // Sends stdout and stderr to `path` and closes what else was inherited: a
@@ -137,6 +139,10 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
                          .driver_grace = options.driver_grace,
                          .infeasible_timeout = options.infeasible_timeout,
                          .max_restart_delay = options.max_restart_delay,
+                         .long_life = options.long_life,
+                         .reconnect_timeout = options.reconnect_timeout,
+                         .session_life = options.session_life,
+                         .max_reconnect_pause = options.max_reconnect_pause,
                          .package_limit = options.package_limit,
                          .max_state_bytes = options.max_state_bytes});
   if (absl::IsUnavailable(head.status())) return Advise(head.status(), advice);
@@ -208,15 +214,18 @@ absl::Status ServeHead(const CommandLine& line, const StartOptions& options,
   std::string description = DescribeHead(message);
   std::optional<LaunchedDaemon> daemon;
   if (options.with_daemon) {
-    MR_ASSIGN_OR_RETURN(daemon, LaunchDaemon(line, message.address,
-                                             Child::Mode::kAttached, *stop));
+    MR_ASSIGN_OR_RETURN(
+        daemon, LaunchDaemon(line, message.address, Child::Mode::kAttached,
+                             *stop, options.timeout));
     absl::StrAppend(&description, DescribeDaemon(daemon->message));
   }
   MR_RETURN_IF_ERROR(RememberHeadFlags(state_folder));
   const absl::StatusOr<StopEvents::Event> event =
       Serve(message, description, ready, stop,
             daemon.has_value() ? daemon->child.pidfd() : -1);
-  if (daemon.has_value()) daemon->child.Stop(kChildStopGrace);
+  if (daemon.has_value()) {
+    daemon->child.Stop(kChildStopGrace + options.stop_grace);
+  }
   MR_RETURN_IF_ERROR(event.status());
   *started = event->kind != StopEvents::Kind::kFailedStart;
   // It ends with 0 where somebody stopped it in good order.
@@ -320,14 +329,21 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .labels = options.labels,
                            .node_ip = options.node_ip,
                            .session_dir = session.folder,
+                           .connect_timeout = options.connect_timeout,
                            .cancelled = [&stop] { return stop.Pending(); },
+                           .stop_grace = options.stop_grace,
+                           .job_stop_grace = options.job_stop_grace,
+                           .answer_timeout = options.answer_timeout,
+                           .fetch_timeout = options.fetch_timeout,
+                           .drain_timeout = options.drain_timeout,
                            .fence_after = options.fence_after,
                            .headless_timeout = options.headless_timeout,
                            .log_max_bytes = options.log_max_bytes,
                            .log_files = options.log_files,
                            .log_total_bytes = options.log_total_bytes,
                            .package_cache_bytes = options.package_cache_bytes,
-                           .memory = {.limit = options.memory_limit},
+                           .memory = {.limit = options.memory_limit,
+                                      .period = options.memory_period},
                            .shared_memory_mb = options.shared_memory_mb,
                            .object_store_bytes = options.object_store_bytes,
                            .object_spill_dir = options.object_spill_dir,

@@ -80,12 +80,7 @@ absl::Status CheckHeadFlags(const CommandLine& line) {
     MR_RETURN_IF_ERROR(Annotate(
         ParseHostPort(absl::GetFlag(FLAGS_address)).status(), "--address"));
   }
-  const double timeout = absl::GetFlag(FLAGS_timeout);
-  if (line.Has("timeout") && !(timeout > 0 && timeout <= 1e9)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--timeout=", timeout, ": expected seconds, more than 0"));
-  }
-  return absl::OkStatus();
+  return CheckTimeoutFlag(line);
 }
 
 absl::Status CheckFormatFlag() {
@@ -93,11 +88,6 @@ absl::Status CheckFormatFlag() {
   if (format == "table" || format == "json") return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--format=", format, ": expected table or json"));
-}
-
-absl::Duration TimeLimit(const CommandLine& line, absl::Duration otherwise) {
-  return line.Has("timeout") ? absl::Seconds(absl::GetFlag(FLAGS_timeout))
-                             : otherwise;
 }
 
 absl::StatusOr<std::unique_ptr<HeadClient>> HeadClient::FromFlags() {
@@ -116,8 +106,11 @@ absl::Status HeadClient::Explain(const grpc::Status& result) const {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return status;
-    case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the head at ", address_, " does not answer within the time limit ",
+          "(--timeout); ", WhatToDo(address_)));
+    case absl::StatusCode::kUnavailable:
       // The head does answer, but the node that has the log does not.
       if (absl::StartsWith(status.message(), kLogGone)) return status;
       return absl::UnavailableError(

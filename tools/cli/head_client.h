@@ -13,6 +13,7 @@
 #include "proto/head.grpc.pb.h"
 #include "runtime/rpc/channel.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/time_limit.h"
 
 namespace miniray::cli {
 
@@ -21,9 +22,6 @@ absl::Status CheckHeadFlags(const CommandLine& line);
 
 // Errors: INVALID_ARGUMENT, --format is neither table nor json.
 absl::Status CheckFormatFlag();
-
-// --timeout, or what the verb does without it.
-absl::Duration TimeLimit(const CommandLine& line, absl::Duration otherwise);
 
 // How the head begins what it says where the node with a log is not there.
 inline constexpr char kLogGone[] = "the log of ";
@@ -43,8 +41,9 @@ class HeadClient {
   const std::string& token() const { return token_; }
   v1::Head::Stub* stub() { return stub_.get(); }
 
-  // One call. Errors: UNAVAILABLE, nobody answers there within `timeout`.
-  // UNAUTHENTICATED, the token is wrong or missing. All say what to do.
+  // One call. Errors: UNAVAILABLE, nobody answers there. DEADLINE_EXCEEDED, nor
+  // does anything refuse us within `timeout`. UNAUTHENTICATED, the token is
+  // wrong or missing. All say what to do.
   template <class Request, class Response>
   absl::Status Call(grpc::Status (v1::Head::Stub::*method)(grpc::ClientContext*,
                                                            const Request&,

@@ -26,6 +26,9 @@ namespace {
 
 // A process that is stopped has a grace of its node.
 constexpr absl::Duration kStopTimeout = absl::Seconds(30);
+// Of one question that waits for news; it is asked again. Internal.
+constexpr absl::Duration kWaitStep = absl::Seconds(5);
+constexpr absl::Duration kLastLook = absl::Milliseconds(400);
 
 absl::Status CheckFlags(const CommandLine& line) {
   const std::string what = line.Argument(0);
@@ -70,14 +73,15 @@ absl::Status CheckFlags(const CommandLine& line) {
 }
 
 absl::StatusOr<v1::JobInfo> GetJob(HeadClient* head, const std::string& job_id,
-                                   int64_t min_version, absl::Duration wait) {
+                                   int64_t min_version, absl::Duration wait,
+                                   absl::Duration timeout) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);
   request.set_min_version(min_version);
   request.set_wait_ms(absl::ToInt64Milliseconds(wait));
   v1::GetJobResponse response;
-  MR_RETURN_IF_ERROR(head->Call(&v1::Head::Stub::GetJob, request, &response,
-                                wait + kQuestionTimeout));
+  MR_RETURN_IF_ERROR(
+      head->Call(&v1::Head::Stub::GetJob, request, &response, timeout));
   return response.job();
 }
 
@@ -109,10 +113,35 @@ std::string FormatJob(const v1::JobInfo& job) {
   return text;
 }
 
-absl::Status ShowJob(const std::string& job_id) {
+// Adds to the cause of a running job what its node's disk did not take of its
+// output so far; the head hears of that only with its end.
+void AddLostOutput(HeadClient* head, absl::Time deadline, v1::JobInfo* job) {
+  if (!job->submitted() || job->state() != v1::JOB_STATE_RUNNING) return;
+  grpc::ClientContext context;
+  PrepareContext(&context, head->token(), deadline - absl::Now());
+  v1::ReadLogRequest request;
+  request.set_job_id(job->job_id());
+  request.set_tail_lines(1);
+  const auto reader = head->stub()->ReadLog(&context, request);
+  v1::LogChunk chunk;
+  std::string lost;
+  while (reader->Read(&chunk)) {
+    if (!chunk.error().empty()) lost = chunk.error();
+  }
+  // Without its node the rest is true all the same.
+  (void)reader->Finish();
+  if (lost.empty()) return;
+  job->set_cause(job->cause().empty() ? lost
+                                      : absl::StrCat(job->cause(), "; ", lost));
+}
+
+absl::Status ShowJob(const CommandLine& line, const std::string& job_id) {
+  const absl::Time deadline = absl::Now() + TimeLimit(line, kQuestionTimeout);
   MR_ASSIGN_OR_RETURN(const auto head, HeadClient::FromFlags());
-  MR_ASSIGN_OR_RETURN(const v1::JobInfo job,
-                      GetJob(head.get(), job_id, 0, absl::ZeroDuration()));
+  MR_ASSIGN_OR_RETURN(v1::JobInfo job,
+                      GetJob(head.get(), job_id, 0, absl::ZeroDuration(),
+                             deadline - absl::Now()));
+  AddLostOutput(head.get(), deadline, &job);
   if (absl::GetFlag(FLAGS_format) == "json") {
     MR_ASSIGN_OR_RETURN(const std::string json, RecordToJson(job));
     std::cout << json << "\n";
@@ -141,17 +170,20 @@ absl::Status StopJob(const CommandLine& line, const std::string& job_id) {
   request.set_job_id(job_id);
   v1::StopJobResponse response;
   MR_RETURN_IF_ERROR(head->Call(&v1::Head::Stub::StopJob, request, &response,
-                                kQuestionTimeout));
+                                deadline - absl::Now()));
   int64_t version = 0;
   while (true) {
+    // The head answers before the time is up; the last time it need not wait.
     const absl::Duration left = deadline - absl::Now();
-    MR_ASSIGN_OR_RETURN(const v1::JobInfo job,
-                        GetJob(head.get(), job_id, version,
-                               std::clamp(left, absl::ZeroDuration(),
-                                          absl::Duration(absl::Seconds(5)))));
+    const absl::Duration wait = left < kLastLook
+                                    ? absl::ZeroDuration()
+                                    : std::min(left - kLastLook / 2, kWaitStep);
+    MR_ASSIGN_OR_RETURN(
+        const v1::JobInfo job,
+        GetJob(head.get(), job_id, version, wait, std::max(left, kLastLook)));
     // Whatever it exits with from the order on, its state is `stopped`.
     if (job.end_unix_ms() != 0) return TellEnded(job);
-    if (absl::Now() >= deadline) {
+    if (wait == absl::ZeroDuration()) {
       return absl::DeadlineExceededError(absl::StrCat(
           "job ", job_id, " is told to stop, but has not ended yet"));
     }
@@ -177,12 +209,12 @@ int RunJob(const CommandLine& line) {
   if (what == "list") {
     status = RunList(line, "jobs");
   } else if (what == "status") {
-    status = ShowJob(line.Argument(1));
+    status = ShowJob(line, line.Argument(1));
   } else {
     status = StopJob(line, line.Argument(1));
-    if (absl::IsDeadlineExceeded(status)) return Fail(status, kTimeLimit);
   }
-  return status.ok() ? kDone : Fail(status);
+  if (status.ok()) return kDone;
+  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
 }
 
 }  // namespace miniray::cli

@@ -70,6 +70,8 @@ themselves.
   miniray job logs JOB [--follow] [--tail N]
   miniray job stop JOB
 
+Each has a help of its own: miniray job stop --help
+
 States: pending, running, succeeded, failed, stopped; a driver that connected by
 itself has just `ended`: how, only who started it knows. EXIT is "-" where there
 is no exit code: the program never ran, or its node was lost. The oldest job
@@ -101,6 +103,86 @@ Examples:
   miniray job stop night-1
 )";
 
+constexpr char kJobListHelp[] =
+    R"(Lists the jobs of a cluster, the oldest first.
+
+  miniray job list [--filter FIELD=VALUE]... [FLAGS]
+
+  --filter FIELD=VALUE
+                      only those; see: miniray list --help
+  --format table|json (default table)
+  --timeout SECONDS   time limit (default 10)
+)";
+
+constexpr char kJobListExamples[] =
+    R"(
+Examples:
+  miniray job list
+  miniray job list --filter state=running
+  miniray job list --filter state=failed --format json
+)";
+
+constexpr char kJobStatusHelp[] =
+    R"(Shows one job: its state and why, where it runs, its command, its times, its
+log, and what of its output was lost so far.
+
+  miniray job status JOB [FLAGS]
+
+  --format table|json (default table)
+  --timeout SECONDS   time limit (default 10)
+)";
+
+constexpr char kJobStatusExamples[] =
+    R"(
+Examples:
+  miniray job status night-1
+  miniray job status night-1 --format json
+)";
+
+constexpr char kJobLogsHelp[] =
+    R"(Shows what a submitted job's program printed, also after its end.
+
+  miniray job logs JOB [FLAGS]
+
+  --follow            go on as it is written, until the program has ended
+  --tail N            only the last N lines (default: all that is kept)
+  --timeout SECONDS   time limit (default: 600; --follow: none)
+  --head_patience SECONDS
+                      how long to wait for a head that does not answer any more
+                      (default 60); then it goes on where it was
+)";
+
+constexpr char kJobLogsExamples[] =
+    R"(
+Examples:
+  miniray job logs night-1
+  miniray job logs night-1 --follow --tail 20
+)";
+
+constexpr char kJobStopHelp[] =
+    R"(Stops a job, running or waiting, with its actors. The program gets SIGTERM, and
+SIGKILL after the grace of its node (miniray start --job_stop_grace). Returns
+once the job has ended; of one that had already ended it says how.
+
+  miniray job stop JOB [FLAGS]
+
+  --timeout SECONDS   wait no longer (default 30); the job still ends
+)";
+
+constexpr char kJobStopExamples[] =
+    R"(
+Examples:
+  miniray job stop night-1
+  miniray job stop night-1 --address 10.0.0.1:6380 --timeout 5
+)";
+
+// Of all four.
+constexpr char kJobExitCodes[] =
+    R"(
+Exit codes: 0 done (stop: also where the job had already ended), 1 it failed (no
+such job, no head), 2 the command line is wrong, 124 the time limit.
+)";
+
 constexpr char kListHelp[] =
     R"(Lists one of a cluster's tables.
 
@@ -120,10 +202,14 @@ groups by their creation.
 
 constexpr char kListExamples[] =
     R"(
+Exit codes: 0 done, 1 it failed (no head there), 2 the command line is wrong, 124
+the head does not answer within the time limit.
+
 Examples:
   miniray list nodes
   miniray list actors --filter state=alive --filter class_name=Counter
   miniray list jobs --format json
+  miniray list placement-groups --filter strategy=spread
 )";
 
 constexpr char kLogsHelp[] =
@@ -167,6 +253,9 @@ a lane for each of its threads.
 
 constexpr char kTimelineExamples[] =
     R"(
+Exit codes: 0 done, 1 it failed (no head there), 2 the command line is wrong, 124
+the head does not answer within the time limit.
+
 Examples:
   miniray timeline --output trace.json
   miniray timeline --job night-1 > trace.json
@@ -176,6 +265,10 @@ std::string Help(const char* text, const char* examples) {
   std::string flags = kHeadFlagsHelp;
   flags.erase(0, 1);  // The line break that the literal begins with.
   return absl::StrCat(text, flags, examples);
+}
+
+std::string JobHelp(const char* text, const char* examples) {
+  return Help(text, absl::StrCat(kJobExitCodes, examples).c_str());
 }
 
 std::set<std::string> WithHeadFlags(std::set<std::string> flags) {
@@ -196,6 +289,10 @@ std::vector<Verb> JobVerbs() {
        .takes_command = true},
       {.name = "job",
        .help = Help(kJobHelp, kJobExamples),
+       .help_on = {{"list", JobHelp(kJobListHelp, kJobListExamples)},
+                   {"status", JobHelp(kJobStatusHelp, kJobStatusExamples)},
+                   {"logs", JobHelp(kJobLogsHelp, kJobLogsExamples)},
+                   {"stop", JobHelp(kJobStopHelp, kJobStopExamples)}},
        .flags = WithHeadFlags({"format", "follow", "tail", "head_patience"}),
        .repeated_flags = {"filter"},
        .max_arguments = 2},

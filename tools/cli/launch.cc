@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::cli {
 namespace {
 
-// Longer than a worker daemon tries to reach its head.
-constexpr absl::Duration kReadyTimeout = absl::Seconds(30);
+// For what is started in vain; beyond any time limit. Internal.
 constexpr absl::Duration kStopGrace = absl::Seconds(3);
 
 std::vector<std::string> StartArguments(const CommandLine& line,
@@ -30,22 +30,26 @@ void Warn(const ReadyMessage& message) {
 
 absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
                         const StopEvents& stop) {
+  const absl::Time deadline = absl::Now() + options.timeout;
   MR_ASSIGN_OR_RETURN(
       Child head,
       Child::Spawn(
           StartArguments(
-              line, {"head", "host", "port", "dashboard_port", "state_dir",
-                     "lease", "driver_grace", "infeasible_timeout",
-                     "max_restart_delay", "max_state_bytes", "package_limit",
-                     "token_file", "tls_dir", "inject_faults"}),
+              line,
+              {"head", "host", "port", "dashboard_port", "state_dir", "lease",
+               "driver_grace", "infeasible_timeout", "max_restart_delay",
+               "long_life", "reconnect_timeout", "session_life",
+               "max_reconnect_pause", "max_state_bytes", "package_limit",
+               "token_file", "tls_dir", "inject_faults"}),
           Child::Mode::kDetached, "the head"));
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
-                      head.AwaitReady(kReadyTimeout, stop.signal_fd()));
+                      head.AwaitReady(options.timeout, stop.signal_fd()));
   std::string description = DescribeHead(message);
   Warn(message);
   if (options.with_daemon) {
     const absl::StatusOr<LaunchedDaemon> daemon =
-        LaunchDaemon(line, message.address, Child::Mode::kDetached, stop);
+        LaunchDaemon(line, message.address, Child::Mode::kDetached, stop,
+                     deadline - absl::Now());
     if (!daemon.ok()) {
       head.Undo(kStopGrace);
       return daemon.status();
@@ -62,19 +66,47 @@ absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
 absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                             const std::string& address,
                                             Child::Mode mode,
-                                            const StopEvents& stop) {
-  std::vector<std::string> args = StartArguments(
-      line, {"num_cpus", "num_gpus", "resources", "node_ip", "labels",
-             "shared_memory_mb", "object_store_bytes", "object_spill_dir",
-             "memory_limit", "fence_after", "headless_timeout",
-             "package_cache_bytes", "log_max_bytes", "log_files",
-             "log_total_bytes", "token_file", "tls_dir", "inject_faults"});
+                                            const StopEvents& stop,
+                                            absl::Duration timeout) {
+  std::vector<std::string> args = StartArguments(line, {"num_cpus",
+                                                        "num_gpus",
+                                                        "resources",
+                                                        "node_ip",
+                                                        "labels",
+                                                        "shared_memory_mb",
+                                                        "object_store_bytes",
+                                                        "object_spill_dir",
+                                                        "memory_limit",
+                                                        "memory_period",
+                                                        "fence_after",
+                                                        "headless_timeout",
+                                                        "connect_timeout",
+                                                        "answer_timeout",
+                                                        "fetch_timeout",
+                                                        "drain_timeout",
+                                                        "stop_grace",
+                                                        "job_stop_grace",
+                                                        "package_cache_bytes",
+                                                        "log_max_bytes",
+                                                        "log_files",
+                                                        "log_total_bytes",
+                                                        "token_file",
+                                                        "tls_dir",
+                                                        "inject_faults"});
   args.push_back(absl::StrCat("--address=", address));
   MR_ASSIGN_OR_RETURN(Child child,
                       Child::Spawn(args, mode, "the worker daemon"));
-  MR_ASSIGN_OR_RETURN(ReadyMessage message,
-                      child.AwaitReady(kReadyTimeout, stop.signal_fd()));
-  return LaunchedDaemon{std::move(child), std::move(message)};
+  absl::StatusOr<ReadyMessage> message =
+      child.AwaitReady(timeout, stop.signal_fd());
+  if (absl::IsDeadlineExceeded(message.status())) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(message.status().message(),
+                     " (--timeout); whether the head answers "
+                     "tells: miniray status --address ",
+                     address));
+  }
+  MR_RETURN_IF_ERROR(message.status());
+  return LaunchedDaemon{std::move(child), *std::move(message)};
 }
 
 absl::Status LaunchInBackground(const CommandLine& line,
@@ -84,7 +116,8 @@ absl::Status LaunchInBackground(const CommandLine& line,
   if (options.head) return LaunchHead(line, options, stop);
   MR_ASSIGN_OR_RETURN(
       const LaunchedDaemon daemon,
-      LaunchDaemon(line, options.address, Child::Mode::kDetached, stop));
+      LaunchDaemon(line, options.address, Child::Mode::kDetached, stop,
+                   options.timeout));
   Warn(daemon.message);
   std::cout << DescribeDaemon(daemon.message);
   return absl::OkStatus();

@@ -22,10 +22,12 @@ struct LaunchedDaemon {
 
 // Starts a worker daemon with the flags in `line` that concern one and waits
 // until it has joined the head at `address`. On failure no process is left.
+// Errors: DEADLINE_EXCEEDED, not within `timeout`.
 absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                             const std::string& address,
                                             Child::Mode mode,
-                                            const StopEvents& stop);
+                                            const StopEvents& stop,
+                                            absl::Duration timeout);
 
 // Starts what `options` ask for, waits until all of it is ready and tells the
 // user. On failure no process is left.

@@ -46,7 +46,8 @@ namespace miniray::cli {
 namespace {
 
 int Finish(const absl::Status& status) {
-  return status.ok() ? kDone : Fail(status, kFailed);
+  if (status.ok()) return kDone;
+  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
 }
 
 int Start(const CommandLine& line) {
@@ -125,7 +126,9 @@ int Main(std::vector<std::string> args) {
   if (!args.empty()) {
     const std::string& first = args[0];
     if (first == "help" && args.size() > 1) {
-      args = {args[1], "--help"};  // "miniray help start"
+      // "miniray help start", "miniray help job stop"
+      args.erase(args.begin());
+      args.emplace_back("--help");
     } else if (first == "help" || first == "--help" || first == "-h") {
       std::cout << GeneralHelp();
       return kDone;
@@ -137,7 +140,9 @@ int Main(std::vector<std::string> args) {
   const absl::StatusOr<CommandLine> line = ParseCommandLine(args, Verbs());
   if (!line.ok()) return Fail(line.status(), kWrongUsage);
   if (line->help) {
-    std::cout << line->verb->help;
+    const auto& help_on = line->verb->help_on;
+    const auto part = help_on.find(line->Argument(0));
+    std::cout << (part == help_on.end() ? line->verb->help : part->second);
     return kDone;
   }
   SilenceGrpc();

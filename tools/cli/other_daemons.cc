@@ -14,6 +14,7 @@
 namespace miniray::cli {
 namespace {
 
+// A warning is not worth more; internal.
 constexpr absl::Duration kTimeout = absl::Seconds(2);
 
 }  // namespace

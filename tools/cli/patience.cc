@@ -38,7 +38,8 @@ void Patience::Answered() {
 absl::Status Patience::Failed(const absl::Status& status) {
   // A head that is killed cancels nothing: its connections break.
   const bool cancelled = absl::IsCancelled(status);
-  if (!cancelled && !absl::IsUnavailable(status)) {
+  if (!cancelled && !absl::IsUnavailable(status) &&
+      !absl::IsDeadlineExceeded(status)) {
     Answered();
     return status;
   }

@@ -147,10 +147,13 @@ int RunLogs(const CommandLine& line, v1::ReadLogRequest request) {
         status = PrintLog(head->get(), &request, &patience, &cancellation);
       });
   if (!interruption.ok()) return Fail(interruption.status());
-  if (interruption->exit_code == 124) {
-    return Fail(absl::DeadlineExceededError(
-                    absl::StrCat(interruption->what, " is over")),
-                124);
+  if (interruption->exit_code == kTimeLimit) {
+    return Fail(patience.has_answered()
+                    ? absl::DeadlineExceededError(
+                          absl::StrCat(interruption->what, " is over"))
+                    : (*head)->Explain(grpc::Status(
+                          grpc::StatusCode::DEADLINE_EXCEEDED, "")),
+                kTimeLimit);
   }
   if (interruption->exit_code != 0) return interruption->exit_code;
   // `miniray logs ... | head` is no failure.

@@ -24,12 +24,17 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 #include "runtime/rpc/fault_injector.h"
+#include "runtime/rpc/redialler.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/time_limit.h"
 
 namespace miniray::cli {
 namespace {
 
 constexpr int kMaxPort = 65535;
+constexpr absl::Duration kYear = absl::Hours(24 * 365);
+// What a start may take beside dialling the head, where --timeout is not given.
+constexpr absl::Duration kStartTime = absl::Seconds(20);
 constexpr int64_t kMinLogBytes = 1024;
 constexpr int kMaxLogFiles = 1000;
 constexpr int64_t kMaxSharedMemoryMb = int64_t{1} << 40;
@@ -79,35 +84,88 @@ const std::vector<std::string>& HeadFlags() {
                                    "driver_grace",
                                    "infeasible_timeout",
                                    "max_restart_delay",
+                                   "long_life",
+                                   "reconnect_timeout",
+                                   "session_life",
+                                   "max_reconnect_pause",
                                    "dashboard_port",
                                    "max_state_bytes",
                                    "package_limit"};
   return *flags;
 }
 
-absl::Status CheckPeriod(absl::string_view flag, absl::Duration period,
-                         absl::Duration least) {
-  if (period >= least && period <= absl::Hours(24 * 365)) {
-    return absl::OkStatus();
+// A flag with a period, where it goes, and what makes sense.
+struct Period {
+  const char* name;
+  const absl::Flag<absl::Duration>& flag;
+  absl::Duration* value;
+  absl::Duration least;
+  absl::Duration most = kYear;
+};
+
+absl::Status ReadPeriods(const std::vector<Period>& periods) {
+  for (const Period& period : periods) {
+    *period.value = absl::GetFlag(period.flag);
+    if (*period.value >= period.least && *period.value <= period.most) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", period.name, "=", absl::FormatDuration(*period.value),
+        ": must be between ", absl::FormatDuration(period.least), " and ",
+        period.most == kYear ? "a year" : absl::FormatDuration(period.most),
+        "; write e.g. 500ms, 10s, 2m"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, "=", absl::FormatDuration(period), ": must be between ",
-      absl::FormatDuration(least), " and a year; write e.g. 500ms, 10s, 2m"));
+  return absl::OkStatus();
 }
 
 absl::Status ReadHeadPeriods(StartOptions* options) {
-  options->lease = absl::GetFlag(FLAGS_lease);
-  MR_RETURN_IF_ERROR(
-      CheckPeriod("lease", options->lease, absl::Milliseconds(100)));
-  options->driver_grace = absl::GetFlag(FLAGS_driver_grace);
-  MR_RETURN_IF_ERROR(
-      CheckPeriod("driver_grace", options->driver_grace, absl::ZeroDuration()));
-  options->infeasible_timeout = absl::GetFlag(FLAGS_infeasible_timeout);
-  MR_RETURN_IF_ERROR(CheckPeriod(
-      "infeasible_timeout", options->infeasible_timeout, absl::ZeroDuration()));
-  options->max_restart_delay = absl::GetFlag(FLAGS_max_restart_delay);
-  MR_RETURN_IF_ERROR(CheckPeriod(
-      "max_restart_delay", options->max_restart_delay, absl::ZeroDuration()));
+  constexpr absl::Duration kNone = absl::ZeroDuration();
+  MR_RETURN_IF_ERROR(ReadPeriods({
+      {"lease", FLAGS_lease, &options->lease, absl::Milliseconds(100)},
+      {"driver_grace", FLAGS_driver_grace, &options->driver_grace, kNone},
+      {"infeasible_timeout", FLAGS_infeasible_timeout,
+       &options->infeasible_timeout, kNone},
+      {"max_restart_delay", FLAGS_max_restart_delay,
+       &options->max_restart_delay, kNone},
+      {"long_life", FLAGS_long_life, &options->long_life, kNone},
+      {"reconnect_timeout", FLAGS_reconnect_timeout,
+       &options->reconnect_timeout, absl::Milliseconds(100)},
+      {"session_life", FLAGS_session_life, &options->session_life,
+       absl::Milliseconds(100)},
+      {"max_reconnect_pause", FLAGS_max_reconnect_pause,
+       &options->max_reconnect_pause, absl::Milliseconds(10), kMaxRedialPause},
+  }));
+  if (options->session_life < options->reconnect_timeout) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--session_life=", absl::FormatDuration(options->session_life),
+        ": must not be less than --reconnect_timeout (",
+        absl::FormatDuration(options->reconnect_timeout),
+        "), or an actor forgets calls that their caller still waits for"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadNodePeriods(const CommandLine& line, StartOptions* options) {
+  constexpr absl::Duration kNone = absl::ZeroDuration();
+  return ReadPeriods({
+      // Zero is the default alone, and means three leases.
+      {"fence_after", FLAGS_fence_after, &options->fence_after,
+       line.Has("fence_after") ? absl::Milliseconds(100) : kNone},
+      {"headless_timeout", FLAGS_headless_timeout, &options->headless_timeout,
+       kNone},
+      {"connect_timeout", FLAGS_connect_timeout, &options->connect_timeout,
+       absl::Milliseconds(100)},
+      {"stop_grace", FLAGS_stop_grace, &options->stop_grace, kNone},
+      {"job_stop_grace", FLAGS_job_stop_grace, &options->job_stop_grace, kNone},
+      {"answer_timeout", FLAGS_answer_timeout, &options->answer_timeout,
+       absl::Milliseconds(100)},
+      {"fetch_timeout", FLAGS_fetch_timeout, &options->fetch_timeout,
+       absl::Seconds(1)},
+      {"drain_timeout", FLAGS_drain_timeout, &options->drain_timeout, kNone},
+      {"memory_period", FLAGS_memory_period, &options->memory_period,
+       absl::Milliseconds(10)},
+  });
+}
+
+absl::Status ReadHeadLimits(StartOptions* options) {
   options->max_state_bytes = absl::GetFlag(FLAGS_max_state_bytes);
   if (options->max_state_bytes < 0) {
     return absl::InvalidArgumentError("--max_state_bytes must not be negative");
@@ -137,6 +195,7 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("port", options->port, 0));
   options->port_given = line.Has("port");
   MR_RETURN_IF_ERROR(ReadHeadPeriods(options));
+  MR_RETURN_IF_ERROR(ReadHeadLimits(options));
   if (const std::string dir = absl::GetFlag(FLAGS_state_dir); !dir.empty()) {
     // One name for one folder.
     const std::filesystem::path path =
@@ -151,11 +210,13 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
     MR_RETURN_IF_ERROR(RefuseFlags(
-        line,
-        {"num_gpus", "resources", "node_ip", "labels", "object_store_bytes",
-         "object_spill_dir", "memory_limit", "shared_memory_mb",
-         "package_cache_bytes", "log_max_bytes", "log_files", "log_total_bytes",
-         "fence_after", "headless_timeout"},
+        line, {"num_gpus",      "resources",          "node_ip",
+               "labels",        "object_store_bytes", "object_spill_dir",
+               "memory_limit",  "shared_memory_mb",   "package_cache_bytes",
+               "log_max_bytes", "log_files",          "log_total_bytes",
+               "fence_after",   "headless_timeout",   "connect_timeout",
+               "stop_grace",    "job_stop_grace",     "answer_timeout",
+               "fetch_timeout", "drain_timeout",      "memory_period"},
         "is for a worker daemon; with --head, add "
         "--num_cpus to start one too"));
   }
@@ -179,14 +240,7 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
     quantity["GPU"] = gpus;
   }
   if (!quantity.contains("memory")) quantity["memory"] = MachineMemoryBytes();
-  options->fence_after = absl::GetFlag(FLAGS_fence_after);
-  if (line.Has("fence_after")) {
-    MR_RETURN_IF_ERROR(CheckPeriod("fence_after", options->fence_after,
-                                   absl::Milliseconds(100)));
-  }
-  options->headless_timeout = absl::GetFlag(FLAGS_headless_timeout);
-  MR_RETURN_IF_ERROR(CheckPeriod("headless_timeout", options->headless_timeout,
-                                 absl::ZeroDuration()));
+  MR_RETURN_IF_ERROR(ReadNodePeriods(line, options));
   options->memory_limit = absl::GetFlag(FLAGS_memory_limit);
   if (!(options->memory_limit >= 0 && options->memory_limit <= 1)) {
     return absl::InvalidArgumentError(
@@ -251,11 +305,17 @@ absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line) {
   MR_RETURN_IF_ERROR(options.head ? ReadHeadOptions(line, &options)
                                   : ReadDaemonOptions(line, &options));
   MR_RETURN_IF_ERROR(ReadNodeOptions(line, &options));
+  MR_RETURN_IF_ERROR(CheckTimeoutFlag(line));
+  options.timeout = TimeLimit(line, options.connect_timeout + kStartTime);
   options.block = absl::GetFlag(FLAGS_block);
   options.detached = absl::GetFlag(FLAGS_detached);
   options.ready_fd = absl::GetFlag(FLAGS_ready_fd);
   options.lifeline_fd = absl::GetFlag(FLAGS_lifeline_fd);
-  if (!options.block) {
+  if (options.block) {
+    MR_RETURN_IF_ERROR(
+        RefuseFlags(line, {"timeout"},
+                    "is for a start in the background, without --block"));
+  } else {
     MR_RETURN_IF_ERROR(RefuseFlags(
         line, {"ready_fd", "lifeline_fd", "detached"}, "goes with --block"));
   }

@@ -32,6 +32,10 @@ struct StartOptions {
   absl::Duration driver_grace;
   absl::Duration infeasible_timeout;
   absl::Duration max_restart_delay;
+  absl::Duration long_life;
+  absl::Duration reconnect_timeout;
+  absl::Duration session_life;
+  absl::Duration max_reconnect_pause;
   int64_t max_state_bytes = 0;
   int64_t package_limit = 0;
   bool with_daemon = false;
@@ -41,6 +45,13 @@ struct StartOptions {
   std::string node_ip;
   absl::Duration fence_after;  // Zero: three leases.
   absl::Duration headless_timeout;
+  absl::Duration connect_timeout;
+  absl::Duration stop_grace;
+  absl::Duration job_stop_grace;
+  absl::Duration answer_timeout;
+  absl::Duration fetch_timeout;
+  absl::Duration drain_timeout;
+  absl::Duration memory_period;
   double memory_limit = 0;
   int64_t package_cache_bytes = 0;
   int64_t log_max_bytes = 0;
@@ -51,6 +62,7 @@ struct StartOptions {
   int64_t object_store_bytes = 0;
   std::string object_spill_dir;  // Absolute; empty: the default.
 
+  absl::Duration timeout;  // Of the start, in the background.
   bool block = false;
   int ready_fd = -1;
   int lifeline_fd = -1;

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <iostream>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/net.h"
 #include "runtime/base/process_records.h"
@@ -19,11 +21,12 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/killed_heads.h"
 #include "tools/cli/process_tree.h"
+#include "tools/cli/time_limit.h"
 
 namespace miniray::cli {
 namespace {
 
-constexpr absl::Duration kGrace = absl::Seconds(10);
+// Both internal. What a daemon leaves ends with it by itself, if it can.
 constexpr absl::Duration kOrphanGrace = absl::Seconds(1);
 // A killed process is gone as soon as the kernel has cleaned up after it.
 constexpr absl::Duration kKillWait = absl::Seconds(5);
@@ -42,9 +45,16 @@ ProcessId IdOf(const ProcessRecord& record) {
   return {record.pid, record.start_ticks};
 }
 
+// How they are stopped.
+struct Manner {
+  bool force = false;  // Killed at once, else after the grace.
+  absl::Duration grace;
+  absl::Time deadline;  // Nothing is done after it.
+};
+
 // Returns those that are still there. All of `records` are of one role.
 std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
-                                   bool force) {
+                                   const Manner& manner) {
   // What the daemons' descendants are must be known before they end.
   std::vector<ProcessId> processes, descendants;
   for (const ProcessRecord& record : records) {
@@ -53,14 +63,16 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
       descendants.push_back(child);
     }
   }
-  if (!force) {
+  if (!manner.force) {
     for (const ProcessId& process : processes) SendSignal(process, SIGTERM);
-    WaitUntilGone(processes, kGrace);
+    WaitUntilGone(processes,
+                  std::min(manner.grace, manner.deadline - absl::Now()));
   }
+  const bool may_kill = manner.force || absl::Now() < manner.deadline;
   std::vector<ProcessRecord> left;
   for (const ProcessRecord& record : records) {
     const bool killed = IsAlive(record);
-    if (killed) KillTree(IdOf(record), kKillWait);
+    if (killed && may_kill) KillTree(IdOf(record), kKillWait);
     if (IsAlive(record)) {
       left.push_back(record);
       continue;
@@ -72,9 +84,11 @@ std::vector<ProcessRecord> StopAll(const std::vector<ProcessRecord>& records,
       (void)EndClusterIn(record.state_dir);
     }
     std::cout << (killed ? "Killed " : "Stopped ") << Describe(record)
-              << (killed && !force ? ", which did not stop" : "") << ".\n";
+              << (killed && !manner.force ? ", which did not stop" : "")
+              << ".\n";
   }
   // They end with their daemon by themselves, if they can.
+  if (!left.empty() && !may_kill) return left;
   WaitUntilGone(descendants, kOrphanGrace);
   for (const ProcessId& orphan : descendants) {
     if (IsAlive(orphan)) KillTree(orphan, kKillWait);
@@ -157,6 +171,17 @@ absl::Status End(const std::vector<KilledHead>& heads) {
 }  // namespace
 
 absl::Status CheckStopFlags(const CommandLine& line) {
+  MR_RETURN_IF_ERROR(CheckTimeoutFlag(line));
+  const absl::Duration grace = absl::GetFlag(FLAGS_grace);
+  if (grace < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--grace=", absl::FormatDuration(grace),
+                     ": must not be negative; write e.g. 500ms, 10s, 2m"));
+  }
+  if (line.Has("grace") && absl::GetFlag(FLAGS_force)) {
+    return absl::InvalidArgumentError(
+        "--force kills at once: it leaves no --grace");
+  }
   if (!line.Has("address")) return absl::OkStatus();
   return Annotate(ParseHostPort(absl::GetFlag(FLAGS_address)).status(),
                   "--address");
@@ -175,20 +200,33 @@ absl::Status RunStop(const CommandLine& line) {
                  "on this machine.\n";
     return absl::OkStatus();
   }
-  const bool force = absl::GetFlag(FLAGS_force);
+  const absl::Duration limit = TimeLimit(line, absl::InfiniteDuration());
+  const Manner manner = {.force = absl::GetFlag(FLAGS_force),
+                         .grace = absl::GetFlag(FLAGS_grace),
+                         .deadline = absl::Now() + limit};
   // Daemons tell their head that they leave, so they go first.
-  std::vector<ProcessRecord> left = StopAll(targets.daemons, force);
-  for (ProcessRecord& head : StopAll(targets.heads, force)) {
-    left.push_back(std::move(head));
+  std::vector<ProcessRecord> left = StopAll(targets.daemons, manner);
+  if (!left.empty() && absl::Now() >= manner.deadline) {
+    left.insert(left.end(), targets.heads.begin(), targets.heads.end());
+  } else {
+    for (ProcessRecord& head : StopAll(targets.heads, manner)) {
+      left.push_back(std::move(head));
+    }
   }
   const absl::Status ended = End(targets.killed);
   RemoveOldHeadStates();
   if (left.empty()) return ended;
-  return absl::InternalError(absl::StrCat(
-      "still there after SIGKILL: ",
+  const std::string names =
       absl::StrJoin(left, ", ", [](std::string* out, const ProcessRecord& r) {
         absl::StrAppend(out, Describe(r));
-      })));
+      });
+  if (absl::Now() >= manner.deadline) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "not all has stopped within ", absl::FormatDuration(limit),
+        " (--timeout): ", names, "; to kill it: miniray stop --force"));
+  }
+  return absl::InternalError(
+      absl::StrCat("still there after SIGKILL: ", names));
 }
 
 }  // namespace miniray::cli

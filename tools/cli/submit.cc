@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
@@ -91,20 +93,22 @@ absl::StatusOr<ScopedFd> TemporaryFile() {
 }
 
 absl::Status Send(HeadClient* head, const std::string& path,
-                  const std::string& package_id, const std::string& what) {
+                  const std::string& package_id, const std::string& what,
+                  absl::Time deadline) {
   const absl::Status status = head->Explain(ToGrpcStatus(
-      UploadPackage(head->stub(), head->token(), path, package_id)));
+      UploadPackage(head->stub(), head->token(), path, package_id, deadline)));
   return Annotate(status, absl::StrCat("send ", what));
 }
 
 // Sends program and folder; fills their ids in.
-absl::Status Upload(HeadClient* head, SubmitOptions* options) {
+absl::Status Upload(HeadClient* head, SubmitOptions* options,
+                    absl::Time deadline) {
   MR_ASSIGN_OR_RETURN(
       const std::string program,
       FindProgram(options->spec.command(0), options->working_dir));
   MR_ASSIGN_OR_RETURN(const std::string package_id, Sha256OfFile(program));
   options->spec.set_package_id(package_id);
-  MR_RETURN_IF_ERROR(Send(head, program, package_id, program));
+  MR_RETURN_IF_ERROR(Send(head, program, package_id, program, deadline));
   if (options->working_dir.empty()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const ScopedFd archive, TemporaryFile());
   absl::StatusOr<ArchiveSummary> packed =
@@ -122,22 +126,27 @@ absl::Status Upload(HeadClient* head, SubmitOptions* options) {
   const std::string path = absl::StrCat("/proc/self/fd/", archive.get());
   MR_ASSIGN_OR_RETURN(const std::string folder_id, Sha256OfFile(path));
   options->spec.set_folder_id(folder_id);
-  return Send(head, path, folder_id, options->working_dir);
+  return Send(head, path, folder_id, options->working_dir, deadline);
 }
 
-// Asks again while nobody answers: the job's id makes that safe.
+// Asks again while nobody answers: the job's id makes that safe. Errors:
+// DEADLINE_EXCEEDED, not before `deadline`.
 absl::Status Submit(HeadClient* head, const v1::JobSpec& spec,
-                    Patience* patience) {
+                    Patience* patience, absl::Time deadline) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   Cancellation never;
   while (true) {
     v1::SubmitJobResponse response;
-    const absl::Status status = head->Call(&v1::Head::Stub::SubmitJob, request,
-                                           &response, kQuestionTimeout);
+    const absl::Status status =
+        head->Call(&v1::Head::Stub::SubmitJob, request, &response,
+                   std::min(kQuestionTimeout, deadline - absl::Now()));
     if (status.ok()) {
       patience->Answered();
       return status;
+    }
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(status.message());
     }
     MR_RETURN_IF_ERROR(AwaitHead(status, patience, &never));
   }
@@ -231,6 +240,14 @@ class Follower {
   v1::JobInfo job_;
 };
 
+// Before the head has said that it has the job.
+int FailToSubmit(const absl::Status& status, absl::Time deadline) {
+  return Fail(status,
+              absl::IsDeadlineExceeded(status) && absl::Now() >= deadline
+                  ? kTimeLimit
+                  : kFailed);
+}
+
 int TellEnd(const v1::JobInfo& job) {
   if (job.state() == v1::JOB_STATE_SUCCEEDED) {
     if (!job.cause().empty()) {
@@ -249,18 +266,22 @@ int TellEnd(const v1::JobInfo& job) {
 }  // namespace
 
 int RunSubmit(const CommandLine& line, SubmitOptions options) {
+  const absl::Duration limit = TimeLimit(line, absl::InfiniteDuration());
+  const absl::Time deadline = absl::Now() + limit;
   auto head = HeadClient::FromFlags();
   if (!head.ok()) return Fail(head.status());
-  if (const absl::Status status = Upload(head->get(), &options); !status.ok()) {
-    return Fail(status);
+  if (const absl::Status status = Upload(head->get(), &options, deadline);
+      !status.ok()) {
+    return FailToSubmit(status, deadline);
   }
   const std::string& job_id = options.spec.job_id();
   options.spec.set_submitter(Submitter());
   options.spec.set_submission_id(NewId("submission"));
   Patience patience = PatienceWith(**head, options.head_patience);
-  if (const absl::Status status = Submit(head->get(), options.spec, &patience);
+  if (const absl::Status status =
+          Submit(head->get(), options.spec, &patience, deadline);
       !status.ok()) {
-    return Fail(status);
+    return FailToSubmit(status, deadline);
   }
   if (!options.wait) {
     std::cout << job_id << std::endl;
@@ -270,16 +291,19 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
   Cancellation cancellation;
   Follower follower(head->get(), job_id, &patience, &cancellation);
   absl::Status status;
-  const auto interruption =
-      RunInterruptibly(TimeLimit(line, absl::InfiniteDuration()), &cancellation,
-                       [&] { status = follower.Run(); });
+  const auto interruption = RunInterruptibly(
+      deadline - absl::Now(), &cancellation, [&] { status = follower.Run(); });
   if (!interruption.ok()) return Fail(interruption.status());
   if (interruption->exit_code != 0) {
     const std::string where =
         absl::StrCat(job_id, " --address ", (*head)->address());
     return Fail(
         absl::CancelledError(absl::StrCat(
-            interruption->what, ": waits no longer; job ", job_id,
+            interruption->exit_code == kTimeLimit
+                ? absl::StrCat("the time limit of ",
+                               absl::FormatDuration(limit))
+                : interruption->what,
+            ": waits no longer; job ", job_id,
             " goes on. Stop it with: miniray job stop ", where,
             "; see its output with: miniray job logs --follow ", where)),
         interruption->exit_code);

@@ -31,7 +31,17 @@ A head:
   --driver_grace TIME what a driver whose connection broke has to come back
                       before its actors are stopped (default 2s)
   --max_restart_delay TIME  longest pause before an actor restarts whose
-                      processes end soon after they have begun (default 30s)
+                      processes end soon after they have begun (default 30s) ...
+  --long_life TIME    ... which is before they have lived so long (default 1m)
+  --reconnect_timeout TIME  how long calls of drivers and actors wait for an
+                      actor that lives, or the head, while it cannot be reached
+                      (default 60s)
+  --session_life TIME how long an actor remembers the calls of a caller whose
+                      connection broke, at least --reconnect_timeout (default
+                      5m)
+  --max_reconnect_pause TIME  longest pause between two tries of a node or
+                      driver to reach the head, 10ms to 1s (default 1s); never
+                      more than a quarter of --lease or --driver_grace
   --infeasible_timeout TIME  after it, what no node could ever hold fails
                       (default 30s)
   --package_limit N   bytes of programs and folders that it keeps (default
@@ -62,6 +72,18 @@ A worker daemon:
   --headless_timeout TIME  how long its actors and jobs go on where the head is
                       dead (its port refuses connections) and may be started
                       again (default 1h)
+  --connect_timeout TIME  how long it tries to reach the head before it gives up
+                      its start (default 10s)
+  --answer_timeout TIME   what the head may take to accept it, once there is a
+                      connection, before it is dialled anew (default 20s)
+  --fetch_timeout TIME  what the fetching of one program may take (default 10m)
+  --stop_grace TIME   what an actor has to end before it is killed, and every
+                      process when the daemon stops (default 1s)
+  --job_stop_grace TIME  what a job's program has to end before it is killed
+                      (default 5s)
+  --drain_timeout TIME  how long the output of an ended process is read on where
+                      something else holds it open (default 1s)
+  --memory_period TIME  between two looks at the memory (default 250ms)
   --memory_limit X    part of the machine's (or its control group's) memory in
                       use beyond which the actor is killed that would free most
                       (default 0.95; 0: never)
@@ -75,6 +97,9 @@ A worker daemon:
                       is restarted again and again the last 10 are kept
 
 Both:
+  --timeout SECONDS   time limit of the start (default: 20 more than
+                      --connect_timeout); what was started is ended then. Not
+                      with --block
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
                       what is known from processes on this machine)
   --tls_dir DIR       has the certificates (see: miniray make-certs --help); all
@@ -87,6 +112,9 @@ Both:
                       are separated by ';'); $MINIRAY_FAULTS is for any program
   --block             stay in the foreground, log to stderr; SIGINT and SIGTERM
                       end it in good order
+
+Exit codes: 0 it is ready, 1 it failed, 2 the command line is wrong, 124 the time
+limit. A time is written like 500ms, 10s, 2m.
 
 Examples:
   miniray start --head --num_cpus 4            # a cluster of this machine
@@ -111,6 +139,9 @@ constexpr char kStatusHelp[] =
   --tls_dir DIR       has the certificates, where the cluster speaks TLS
                       (default: $MINIRAY_TLS_DIR, else as for the token)
 
+Exit codes: 0 done, 1 it failed (no head there), 2 the command line is wrong, 124
+the head does not answer within the time limit.
+
 Examples:
   miniray status
   miniray status --address 10.0.0.1:6380 --format json
@@ -122,16 +153,24 @@ cluster, and the actors of the latter.
 
   miniray stop [FLAGS]
 
-Asks them to stop and kills those that have not after 10 seconds. Clusters whose
+Asks them to stop and kills those that have not after a grace. Clusters whose
 heads were killed on this machine end, too: the next head begins a new one.
 Worker daemons on other machines go on until they are stopped there.
 
   --address HOST:PORT only the head there and the worker daemons of this machine
                       that joined it
   --force             kill at once
+  --grace TIME        what they have to end before they are killed (default 10s);
+                      more than the --stop_grace of the daemons
+  --timeout SECONDS   wait no longer, and kill nothing after it (default: none;
+                      the grace ends the waiting)
+
+Exit codes: 0 all has ended, 1 something could not be ended, or there is nothing
+at --address, 2 the command line is wrong, 124 the time limit.
 
 Examples:
   miniray stop
+  miniray stop --grace 1m
   miniray stop --address 127.0.0.1:6380
   miniray stop --force
 )";
@@ -149,6 +188,8 @@ alone. Nothing is overwritten: to renew, remove node.crt and node.key first.
   --tls_dir DIR       where they go; created if missing
   --ca_dir DIR        has the authority's ca.crt and ca.key (default: --tls_dir)
   --days N            how long the node certificate is valid (default 365)
+
+It asks nobody and waits for nothing: there is no time limit.
 
 Copy ca.crt, node.crt and node.key to every machine of the cluster, or make a
 certificate for each with --ca_dir. Keep ca.key away from them.
@@ -193,6 +234,10 @@ const std::vector<Verb>& Verbs() {
                    "driver_grace",
                    "infeasible_timeout",
                    "max_restart_delay",
+                   "long_life",
+                   "reconnect_timeout",
+                   "session_life",
+                   "max_reconnect_pause",
                    "max_state_bytes",
                    "package_limit",
                    "address",
@@ -205,6 +250,13 @@ const std::vector<Verb>& Verbs() {
                    "object_spill_dir",
                    "fence_after",
                    "headless_timeout",
+                   "connect_timeout",
+                   "answer_timeout",
+                   "fetch_timeout",
+                   "stop_grace",
+                   "job_stop_grace",
+                   "drain_timeout",
+                   "memory_period",
                    "memory_limit",
                    "package_cache_bytes",
                    "log_max_bytes",
@@ -214,13 +266,16 @@ const std::vector<Verb>& Verbs() {
                    "token_file",
                    "tls_dir",
                    "inject_faults",
+                   "timeout",
                    "block"},
          .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
         {.name = "status",
          .help = kStatusHelp,
          .flags = {"address", "all", "format", "timeout", "token_file",
                    "tls_dir"}},
-        {.name = "stop", .help = kStopHelp, .flags = {"address", "force"}},
+        {.name = "stop",
+         .help = kStopHelp,
+         .flags = {"address", "force", "grace", "timeout"}},
         {.name = "make-certs",
          .help = kMakeCertsHelp,
          .flags = {"tls_dir", "ca_dir", "days"}},

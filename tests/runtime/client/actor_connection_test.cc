@@ -147,6 +147,7 @@ class ActorConnectionTest : public testing::TestWithParam<Transport> {
     host.mutable_spec()->set_class_name(DemangledName(typeid(Recorder)));
     host.mutable_spec()->set_max_concurrency(max_concurrency_);
     host.set_incarnation(incarnation);
+    host.mutable_periods()->set_session_life_ms(session_life_ms_);
     // The last event may come after the test's end.
     (*server)->AddActor(host, {}, [log = log_](const v1::ActorEvent& event) {
       absl::MutexLock lock(&log->mu);
@@ -193,6 +194,7 @@ class ActorConnectionTest : public testing::TestWithParam<Transport> {
   }
 
   int max_concurrency_ = 1;
+  int64_t session_life_ms_ = 0;  // 0: the default.
   const std::shared_ptr<std::atomic<int>> channels_made_ =
       std::make_shared<std::atomic<int>>(0);
   const std::shared_ptr<ChannelPool> channels_ = std::make_shared<ChannelPool>(
@@ -441,6 +443,24 @@ TEST_P(ActorConnectionTest, AnActorThatForgotTheSessionFailsOnlyWhatWasSent) {
   SetGate(true);
   EXPECT_THAT(again->Wait(kLong), IsOk());
   EXPECT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+}
+
+TEST_P(ActorConnectionTest, ASessionIsForgottenAfterTheTimeThatTheHeadSays) {
+  session_life_ms_ = 50;
+  server_ = StartProcess(0);
+  proxy_->SetTarget(server_->address());
+  auto connection = Connect();
+  SetGate(false);
+  auto sent = connection->Call(Request("Hold"));
+  ASSERT_TRUE(AwaitHolding(1));
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  // Not a condition: so long nobody has the session.
+  absl::SleepFor(absl::Milliseconds(1500));
+  proxy_->Refuse(false);
+  EXPECT_THAT(sent->Wait(kLong),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("forgotten")));
+  SetGate(true);
 }
 
 TEST_P(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {

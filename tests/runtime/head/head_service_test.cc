@@ -28,6 +28,7 @@
 #include "runtime/rpc/grpc_status.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
+#include "tests/runtime/head/head_service_testutil.h"
 
 namespace miniray {
 namespace {
@@ -37,150 +38,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-constexpr absl::Duration kPatience = absl::Seconds(30);
-// Two chunks and a bit.
-constexpr size_t kPackageBytes = (2 << 20) + 7;
-
-class HeadServiceTest : public ::testing::Test {
- protected:
-  using NodeStream = grpc::ClientReaderWriter<v1::NodeMessage, v1::NodeCommand>;
-  using DriverStream =
-      grpc::ClientReaderWriter<v1::DriverMessage, v1::DriverEvent>;
-
-  void SetUp() override {
-    package_ = std::string(kPackageBytes, '\0');
-    for (size_t i = 0; i < package_.size(); ++i) {
-      package_[i] = static_cast<char>(i * 2654435761u >> 13);
-    }
-    ASSERT_THAT(WriteFileAtomically(folder_ / "package", package_), IsOk());
-    package_id_ = Sha256OfFile(folder_ / "package").value();
-    StartHead({});
-  }
-
-  void StartHead(HeadServer::Options options) {
-    options.token = token_;
-    options.state_dir = folder_ / "head";
-    auto head = HeadServer::Start(options);
-    ASSERT_THAT(head, IsOk());
-    head_ = *std::move(head);
-    stub_ = v1::Head::NewStub(
-        MakeChannel(absl::StrCat("127.0.0.1:", head_->port())));
-  }
-
-  // A call with the token `token`; empty: with none.
-  std::unique_ptr<grpc::ClientContext> Context(const std::string& token) {
-    auto context = std::make_unique<grpc::ClientContext>();
-    PrepareContext(context.get(), token, kPatience);
-    return context;
-  }
-
-  template <class Request, class Response>
-  absl::Status Call(grpc::Status (v1::Head::Stub::*method)(grpc::ClientContext*,
-                                                           const Request&,
-                                                           Response*),
-                    const Request& request, Response* response,
-                    const std::string& token) {
-    return FromGrpcStatus(
-        (stub_.get()->*method)(Context(token).get(), request, response));
-  }
-
-  template <class Request, class Response>
-  absl::Status Call(grpc::Status (v1::Head::Stub::*method)(grpc::ClientContext*,
-                                                           const Request&,
-                                                           Response*),
-                    const Request& request, Response* response) {
-    return Call(method, request, response, token_);
-  }
-
-  v1::NodeMessage Registration(const std::string& node, double cpus = 4) {
-    v1::NodeMessage message;
-    message.mutable_register_node()->set_node_id(node);
-    (*message.mutable_register_node()
-          ->mutable_total()
-          ->mutable_quantity())["CPU"] = cpus;
-    return message;
-  }
-
-  v1::DriverMessage Hello(const std::string& job,
-                          const std::string& session = "s") {
-    v1::DriverMessage message;
-    message.mutable_register_driver()->set_job_id(job);
-    message.mutable_register_driver()->set_session_id(session);
-    return message;
-  }
-
-  v1::CreateActorRequest Creation(const std::string& actor) {
-    v1::CreateActorRequest request;
-    request.mutable_spec()->set_actor_id(actor);
-    request.mutable_spec()->set_class_name("Counter");
-    request.mutable_spec()->set_package_id(package_id_);
-    request.mutable_spec()->set_job_id("job");
-    return request;
-  }
-
-  // Sends `bytes` in pieces of at most 1 MiB.
-  absl::Status Upload(const std::string& id, const std::string& bytes,
-                      const std::string& token) {
-    const auto context = Context(token);
-    v1::PutPackageResponse response;
-    auto writer = stub_->PutPackage(context.get(), &response);
-    for (size_t at = 0; at < bytes.size(); at += 1 << 20) {
-      v1::PackageChunk chunk;
-      if (at == 0) chunk.set_package_id(id);
-      chunk.set_data(bytes.substr(at, 1 << 20));
-      if (!writer->Write(chunk)) break;
-    }
-    writer->WritesDone();
-    return FromGrpcStatus(writer->Finish());
-  }
-
-  // *bytes: all that came.
-  absl::Status Download(const std::string& id, const std::string& token,
-                        std::string* bytes) {
-    const auto context = Context(token);
-    v1::GetPackageRequest request;
-    request.set_package_id(id);
-    auto reader = stub_->GetPackage(context.get(), request);
-    v1::PackageChunk chunk;
-    while (reader->Read(&chunk)) {
-      EXPECT_LE(chunk.data().size(), size_t{1} << 20);
-      EXPECT_EQ(chunk.total_bytes(), static_cast<int64_t>(kPackageBytes));
-      *bytes += chunk.data();
-    }
-    return FromGrpcStatus(reader->Finish());
-  }
-
-  // Waits until the head's tables satisfy `condition`.
-  template <class Condition>
-  bool Eventually(Condition condition) {
-    const absl::Time deadline = absl::Now() + kPatience;
-    while (!condition(head_->GetState())) {
-      if (absl::Now() > deadline) return false;
-      absl::SleepFor(absl::Milliseconds(2));
-    }
-    return true;
-  }
-
-  std::vector<std::string> Packages() {
-    std::vector<std::string> names;
-    std::error_code error;
-    for (std::filesystem::directory_iterator
-             file(folder_ / "head/packages", error),
-         end;
-         !error && file != end; file.increment(error)) {
-      names.push_back(file->path().filename().string());
-    }
-    return names;
-  }
-
-  const TempFolder folder_;
-  const std::string token_ = NewToken();
-  std::string package_;
-  std::string package_id_;
-  std::unique_ptr<HeadServer> head_;
-  std::unique_ptr<v1::Head::Stub> stub_;
-};
 
 // --- Without the token nothing is answered and nothing happens.
 
@@ -282,62 +139,6 @@ TEST_F(WrongTokenTest, EveryCallIsRefusedAndDoesNothing) {
 }
 
 // --- With it.
-
-TEST_F(HeadServiceTest, PackagesComeBackWhole) {
-  v1::HasPackageRequest has;
-  has.set_package_id(package_id_);
-  v1::HasPackageResponse present;
-  ASSERT_THAT(Call(&v1::Head::Stub::HasPackage, has, &present), IsOk());
-  EXPECT_FALSE(present.present());
-  std::string bytes;
-  EXPECT_THAT(Download(package_id_, token_, &bytes),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(package_id_)));
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
-  }
-  ASSERT_THAT(Call(&v1::Head::Stub::HasPackage, has, &present), IsOk());
-  EXPECT_TRUE(present.present());
-  ASSERT_THAT(Download(package_id_, token_, &bytes), IsOk());
-  EXPECT_TRUE(bytes == package_);
-  EXPECT_THAT(Packages(), ElementsAre(package_id_));
-}
-
-TEST_F(HeadServiceTest, DamagedUploadsLeaveNothing) {
-  EXPECT_THAT(Upload(package_id_, package_ + "x", token_),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged")));
-  EXPECT_THAT(Upload(package_id_, package_.substr(1), token_),
-              StatusIs(absl::StatusCode::kDataLoss));
-  for (const char* id : {"", "../x", "../../../etc/cron.d/x"}) {
-    EXPECT_THAT(Upload(id, package_, token_),
-                StatusIs(absl::StatusCode::kInvalidArgument));
-  }
-  EXPECT_THAT(Upload(package_id_, "", token_),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(Packages(), IsEmpty());
-}
-
-TEST_F(HeadServiceTest, AnUploadThatBreaksOffLeavesNothing) {
-  const auto context = Context(token_);
-  v1::PutPackageResponse response;
-  auto writer = stub_->PutPackage(context.get(), &response);
-  v1::PackageChunk chunk;
-  chunk.set_package_id(package_id_);
-  chunk.set_data(package_.substr(0, 1 << 20));
-  ASSERT_TRUE(writer->Write(chunk));
-  ASSERT_TRUE(Eventually([&](const auto&) { return !Packages().empty(); }));
-  context->TryCancel();
-  EXPECT_FALSE(writer->Finish().ok());
-  EXPECT_TRUE(Eventually([&](const auto&) { return Packages().empty(); }));
-}
-
-TEST_F(HeadServiceTest, OnlyPackagesCanBeFetched) {
-  std::string bytes;
-  for (const char* id : {"", "..", "../../package", "/etc/passwd"}) {
-    EXPECT_THAT(Download(id, token_, &bytes),
-                StatusIs(absl::StatusCode::kNotFound));
-  }
-  EXPECT_THAT(bytes, IsEmpty());
-}
 
 TEST_F(HeadServiceTest, AnActorFromItsCreationToItsEnd) {
   v1::CreateActorResponse created;
@@ -609,18 +410,6 @@ TEST_F(HeadServiceTest, ANodeThatSaysGoodbyeAndReadsNothingIsLetGo) {
   shutdown.join();
 }
 
-TEST_F(HeadServiceTest, WhatAKilledHeadHasHalfReceivedIsRemoved) {
-  ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
-  head_->Shutdown();
-  head_.reset();
-  const std::string packages = folder_ / "head/packages/";
-  ASSERT_THAT(WriteFileAtomically(
-                  absl::StrCat(packages, package_id_, ".tmp-0123"), "half"),
-              IsOk());
-  StartHead({});
-  EXPECT_THAT(Packages(), ElementsAre(package_id_));
-}
-
 TEST_F(HeadServiceTest, ShutdownAnswersThoseWhoWait) {
   ASSERT_THAT(Upload(package_id_, package_, token_), IsOk());
   v1::CreateActorResponse created;
@@ -631,20 +420,29 @@ TEST_F(HeadServiceTest, ShutdownAnswersThoseWhoWait) {
   ASSERT_TRUE(node->Write(Registration("node", 0)));
   v1::NodeCommand command;
   ASSERT_TRUE(node->Read(&command));
-  std::thread waiter([&] {
-    v1::GetActorRequest get;
-    get.set_actor_id("actor");
-    get.set_min_version(100);
-    get.set_wait_ms(600000);
-    v1::GetActorResponse got;
-    // The record as it is, or that the head has gone.
-    const absl::Status status = Call(&v1::Head::Stub::GetActor, get, &got);
-    EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  v1::GetActorRequest get;
+  get.set_actor_id("actor");
+  get.set_min_version(100);
+  get.set_wait_ms(600000);
+  v1::GetActorResponse got;
+  absl::Notification answered;
+  grpc::Status answer;
+  const auto waiting = Context(token_);
+  stub_->async()->GetActor(waiting.get(), &get, &got, [&](grpc::Status status) {
+    answer = status;
+    answered.Notify();
   });
-  absl::SleepFor(absl::Milliseconds(20));  // Most likely it waits by now.
+  // What was sent before on the same connection has come when this is answered.
+  v1::GetClusterStateResponse state;
+  ASSERT_THAT(Call(&v1::Head::Stub::GetClusterState,
+                   v1::GetClusterStateRequest(), &state),
+              IsOk());
+  ASSERT_FALSE(answered.HasBeenNotified());
   const absl::Time start = absl::Now();
   head_->Shutdown();
-  waiter.join();
+  answered.WaitForNotification();
+  // The record as it is, or that the head has gone.
+  EXPECT_NE(answer.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   while (node->Read(&command)) {
   }
   EXPECT_FALSE(node->Finish().ok());
@@ -782,7 +580,7 @@ TEST(HeadServerTest, WithoutATokenEverybodyOnThisMachineIsIn) {
       MakeChannel(absl::StrCat("127.0.0.1:", (*head)->port())));
   for (const char* token : {"", "any"}) {
     grpc::ClientContext context;
-    PrepareContext(&context, token, kPatience);
+    PrepareContext(&context, token, absl::Seconds(30));
     v1::GetClusterStateResponse state;
     EXPECT_TRUE(stub->GetClusterState(&context, {}, &state).ok());
   }

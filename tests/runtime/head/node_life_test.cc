@@ -45,6 +45,35 @@ TEST_F(NodeLifeTest, RenewingKeepsIt) {
   EXPECT_EQ(Node("n").state(), v1::NODE_STATE_ALIVE);
 }
 
+// They are set at the head alone.
+TEST_F(NodeLifeTest, ANodeIsToldThePeriodsOfTheCluster) {
+  const auto told = [](ClusterState::Options options) {
+    DirectClusterState state(std::move(options));
+    const auto link = std::make_shared<FakeLink>();
+    EXPECT_THAT(state.RegisterNode(Registration("n", 4), link), IsOk());
+    return link->sent.at(0).registered();
+  };
+  const v1::NodeRegistered usual = told({});
+  EXPECT_EQ(usual.lease_ms(), 10000);
+  EXPECT_EQ(usual.periods().reconnect_timeout_ms(), 60000);
+  EXPECT_EQ(usual.periods().session_life_ms(), 300000);
+  EXPECT_EQ(usual.periods().max_reconnect_pause_ms(), 1000);
+  const v1::NodeRegistered other =
+      told({.lease = absl::Seconds(2),
+            .reconnect_timeout = absl::Seconds(7),
+            .session_life = absl::Minutes(2),
+            .max_reconnect_pause = absl::Milliseconds(900)});
+  EXPECT_EQ(other.lease_ms(), 2000);
+  EXPECT_EQ(other.periods().reconnect_timeout_ms(), 7000);
+  EXPECT_EQ(other.periods().session_life_ms(), 120000);
+  // It is to be back before its lease ends.
+  EXPECT_EQ(other.periods().max_reconnect_pause_ms(), 500);
+  EXPECT_EQ(told({.max_reconnect_pause = absl::Milliseconds(300)})
+                .periods()
+                .max_reconnect_pause_ms(),
+            300);
+}
+
 TEST_F(NodeLifeTest, RenewingForUnknownOrLostNodes) {
   EXPECT_THAT(state_.RenewLease("x"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("x")));

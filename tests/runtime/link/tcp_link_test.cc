@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -460,6 +461,30 @@ TEST_F(TcpLinkTest, ACallersStreamEndsWhereNobodyListens) {
   if (stream == nullptr) return;  // The kernel said so at once.
   ASSERT_TRUE(caller->ended.WaitForNotificationWithTimeout(kLong));
   EXPECT_EQ(caller->why.code(), absl::StatusCode::kUnavailable);
+}
+
+// A peer whose machine vanished is not waited for as long as TCP would: what
+// was sent and is not acknowledged for two minutes ends the connection.
+TEST(TcpSocketTest, AnAcceptedConnectionHasATimeLimitForASilentPeer) {
+  auto listener = ListenTcp("127.0.0.1");
+  ASSERT_THAT(listener, IsOk());
+  const ScopedFd caller = DialTcp(absl::StrCat("127.0.0.1:", listener->port));
+  ASSERT_TRUE(caller.valid());
+  pollfd waiting = {listener->fd.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&waiting, 1, 30000), 1);
+  const ScopedFd accepted(
+      accept4(listener->fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted.valid());
+  const auto option = [&](int name) {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    EXPECT_EQ(getsockopt(accepted.get(), IPPROTO_TCP, name, &value, &size), 0);
+    return value;
+  };
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), 0);  // Of the system: 15 minutes or so.
+  PrepareAccepted(accepted.get());
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), 120000);
+  EXPECT_NE(option(TCP_NODELAY), 0);
 }
 
 TEST(TcpSocketTest, OnlyTheAddressOfOneInterfaceIsListenedAt) {

@@ -13,6 +13,7 @@
 #include "grpcpp/test/server_context_test_spouse.h"
 #include "gtest/gtest.h"
 #include "runtime/base/version.h"
+#include "runtime/rpc/redialler.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -135,11 +136,12 @@ class RestartedServer {
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST(AwaitConnectedTest, FindsAServerSoonAfterItsRestart) {
+TEST(RediallerTest, FindsAServerSoonAfterItsRestart) {
   RestartedServer server;
   ASSERT_TRUE(server.Start());
-  const auto channel = MakeChannel(server.address());
-  EXPECT_TRUE(AwaitConnected(channel.get(), absl::Now() + absl::Seconds(10)));
+  const auto channel = MakeDialledChannel(server.address());
+  Redialler redialler(channel.get());
+  EXPECT_TRUE(redialler.AwaitConnected(absl::Now() + absl::Seconds(10)));
   server.Stop();
   // It has to notice first.
   while (channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) {
@@ -148,11 +150,10 @@ TEST(AwaitConnectedTest, FindsAServerSoonAfterItsRestart) {
         absl::ToChronoTime(absl::Now() + absl::Seconds(10))));
   }
   // Long enough for several attempts to fail.
-  EXPECT_FALSE(
-      AwaitConnected(channel.get(), absl::Now() + absl::Milliseconds(500)));
+  EXPECT_FALSE(redialler.AwaitConnected(absl::Now() + absl::Milliseconds(500)));
   ASSERT_TRUE(server.Start());
   const absl::Time start = absl::Now();
-  EXPECT_TRUE(AwaitConnected(channel.get(), start + absl::Seconds(10)));
+  EXPECT_TRUE(redialler.AwaitConnected(start + absl::Seconds(10)));
   EXPECT_LT(absl::Now() - start, absl::Seconds(2));
   server.Stop();
 }

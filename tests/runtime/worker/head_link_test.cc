@@ -108,7 +108,7 @@ class FakeHead : public v1::Head::Service {
 class HeadLinkTest : public testing::Test {
  protected:
   HeadLinkTest()
-      : channel_(MakeChannel(head_.address())),
+      : channel_(MakeDialledChannel(head_.address())),
         stub_(v1::Head::NewStub(channel_)) {}
 
   std::unique_ptr<HeadLink> MakeLink(

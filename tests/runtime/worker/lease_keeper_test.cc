@@ -17,7 +17,6 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "proto/head.grpc.pb.h"
-#include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/worker/head_link.h"
@@ -95,7 +94,6 @@ class FakeHead : public v1::Head::Service {
   }
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
-  int port() const { return port_; }
 
  private:
   const absl::Duration lease_;
@@ -112,20 +110,19 @@ class FakeHead : public v1::Head::Service {
 class Node {
  public:
   explicit Node(const FakeHead& head)
-      : channel_(MakeChannel(head.address())),
+      : channel_(MakeDialledChannel(head.address())),
         stub_(v1::Head::NewStub(channel_)),
         link_({.head_address = head.address(), .channel = channel_.get()},
               stub_.get(),
               {.describe = [](v1::RegisterNode*) {},
                .on_command = [](const v1::NodeCommand&) {},
-               .on_given_up = [] {}}),
-        head_({"127.0.0.1", head.port()}) {}
+               .on_given_up = [] {}}) {}
 
   absl::Status Start() {
     MR_RETURN_IF_ERROR(link_.Start(kPatience));
     keeper_ = std::make_unique<LeaseKeeper>(
-        LeaseKeeper::Options{.head = head_}, stub_.get(), &link_,
-        LeaseKeeper::Callbacks{.on_cut_off = [](const std::string&) {}});
+        /*token=*/"", stub_.get(), &link_,
+        [](const grpc::Status&, absl::Duration) {});
     return absl::OkStatus();
   }
 
@@ -133,7 +130,6 @@ class Node {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
   HeadLink link_;
-  const HostPort head_;
   std::unique_ptr<LeaseKeeper> keeper_;
 };
 

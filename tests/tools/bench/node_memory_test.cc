@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -67,12 +68,20 @@ TEST(TreeMemoryTest, CountsChildrenButNotThoseLeftOut) {
 
 TEST(PeakTreeMemoryTest, SeesWhatLivesOnlyDuringTheWork) {
   const int64_t before = TreeMemory({});
-  const auto peak = PeakTreeMemory({}, [&] {
-    const Pages pages;
-    // It looks all the time: soon, that is.
-    absl::SleepFor(absl::Seconds(1));
-    return absl::OkStatus();
-  });
+  std::atomic<int> looks = 0;
+  const auto peak = PeakTreeMemory(
+      {},
+      [&]() -> absl::Status {
+        const Pages pages;
+        // The second look from now began after this.
+        const int enough = looks + 2;
+        const absl::Time deadline = absl::Now() + absl::Seconds(60);
+        while (looks < enough && absl::Now() < deadline) {
+          absl::SleepFor(absl::Milliseconds(1));
+        }
+        return absl::OkStatus();
+      },
+      &looks);
   ASSERT_TRUE(peak.ok());
   EXPECT_GT(*peak, before + kMost);
   EXPECT_LT(TreeMemory({}), before + kMost);

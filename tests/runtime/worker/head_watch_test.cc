@@ -1,0 +1,162 @@
+// For how long a head has not been heard of, and what the watch does then.
+
+#include "runtime/worker/head_watch.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr absl::Duration kLease = absl::Milliseconds(100);
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+const grpc::Status& Silence() {
+  static const auto* const status =
+      new grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no answer");
+  return *status;
+}
+
+// A port on loopback that takes connections, or refuses them.
+class Port {
+ public:
+  explicit Port(bool listens)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(
+        getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size),
+        0);
+    number_ = ntohs(address.sin_port);
+    if (listens) {
+      EXPECT_EQ(listen(fd_.get(), 1000), 0);
+    }
+  }
+  HostPort address() const { return {"127.0.0.1", number_}; }
+
+ private:
+  ScopedFd fd_;  // Bound, so that nobody else gets the port.
+  int number_ = 0;
+};
+
+// A watch that is told of a silent head until it says that it is cut off.
+class Watched {
+ public:
+  explicit Watched(HeadWatch::Options options)
+      : watch_(std::move(options), [this](const std::string& why) {
+          if (cut_off_.HasBeenNotified()) return;
+          why_ = why;
+          cut_off_.Notify();
+        }) {}
+
+  // Returns how long that took; infinite: longer than `limit`.
+  absl::Duration BeSilent(absl::Duration limit) {
+    const absl::Time begin = absl::Now();
+    while (absl::Now() - begin < limit) {
+      watch_.OnRenewal(Silence(), kLease);
+      if (cut_off_.WaitForNotificationWithTimeout(kLease / 10)) {
+        return absl::Now() - begin;
+      }
+    }
+    return absl::InfiniteDuration();
+  }
+  HeadWatch& watch() { return watch_; }
+  const std::string& why() const { return why_; }
+
+ private:
+  absl::Notification cut_off_;
+  std::string why_;
+  HeadWatch watch_;  // Ends first.
+};
+
+TEST(HeadWatchTest, ThreeLeasesOfSilenceCutTheNodeOff) {
+  const Port port(/*listens=*/true);
+  Watched watched({.head = port.address()});
+  const absl::Duration took = watched.BeSilent(kPatience);
+  // What lies between the making of the watch and its first news counts.
+  EXPECT_GE(took, 2.5 * kLease);
+  EXPECT_LT(took, kPatience);
+  EXPECT_THAT(watched.why(), StartsWith("no contact with the head for "));
+}
+
+TEST(HeadWatchTest, TheSilenceIsAnOption) {
+  const Port port(/*listens=*/true);
+  Watched watched({.head = port.address(), .fence_after = 10 * kLease});
+  EXPECT_GE(watched.BeSilent(kPatience), 9 * kLease);
+}
+
+TEST(HeadWatchTest, AHeadThatIsGoneIsWaitedForLonger) {
+  const Port port(/*listens=*/false);
+  Watched watched({.head = port.address(), .headless_timeout = 12 * kLease});
+  const absl::Duration took = watched.BeSilent(kPatience);
+  EXPECT_GE(took, 10 * kLease);
+  EXPECT_LT(took, kPatience);
+}
+
+TEST(HeadWatchTest, AWordOfTheHeadEndsTheSilence) {
+  const Port port(/*listens=*/true);
+  Watched watched({.head = port.address(), .fence_after = 10 * kLease});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(watched.BeSilent(6 * kLease), absl::InfiniteDuration());
+    // Also one that does not know the node any more was heard.
+    watched.watch().OnRenewal(
+        i == 1 ? grpc::Status(grpc::StatusCode::NOT_FOUND, "who?")
+               : grpc::Status::OK,
+        kLease);
+  }
+}
+
+// A time in which this process stood still is no silence of the head.
+TEST(HeadWatchTest, AStepCountsAsALeaseAtMost) {
+  const Port port(/*listens=*/true);
+  absl::Notification cut_off;
+  HeadWatch watch({.head = port.address(), .fence_after = 3 * kLease},
+                  [&](const std::string&) { cut_off.Notify(); });
+  watch.OnRenewal(grpc::Status::OK, kLease);
+  // Not a condition: this is the time that passes.
+  absl::SleepFor(8 * kLease);
+  watch.OnRenewal(Silence(), kLease);
+  EXPECT_FALSE(cut_off.WaitForNotificationWithTimeout(4 * kLease));
+}
+
+// The thread that renews the lease must not wait for what follows from it.
+TEST(HeadWatchTest, NewsAreTakenWhileWhatRunsHereIsEnded) {
+  const Port port(/*listens=*/true);
+  absl::Notification ending, ended;
+  bool in_time = false;
+  {
+    HeadWatch watch({.head = port.address(), .fence_after = kLease},
+                    [&](const std::string&) {
+                      if (ending.HasBeenNotified()) return;
+                      ending.Notify();
+                      in_time = ended.WaitForNotificationWithTimeout(kPatience);
+                    });
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!ending.WaitForNotificationWithTimeout(kLease / 10) &&
+           absl::Now() < deadline) {
+      watch.OnRenewal(Silence(), kLease);
+    }
+    for (int i = 0; i < 1000; ++i) watch.OnRenewal(Silence(), kLease);
+    ended.Notify();
+  }
+  EXPECT_TRUE(in_time);
+}
+
+}  // namespace
+}  // namespace miniray
