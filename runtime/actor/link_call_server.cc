@@ -149,7 +149,9 @@ class Listener : public LinkLoopUser,
   }
 
   void TurnAwayOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (const auto newcomer = strangers_.front().newcomer.lock()) {
+    const auto newcomer = strangers_.front().newcomer.lock();
+    if (newcomer != nullptr && newcomer->waiting()) {
+      if (!stopped_) newcomer->Refuse("it says nothing, and others wait");
       newcomer->TurnAway();
     }
     const auto stream = strangers_.front().stream.lock();

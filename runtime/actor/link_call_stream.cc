@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/base/background.h"
 #include "runtime/base/refusal_log.h"
 #include "runtime/link/link_call.h"
@@ -64,6 +65,7 @@ void LinkCallStream::OnLinkFrame(uint32_t kind, const absl::Cord& bytes) {
     if (absl::Status status = Greet(bytes); !status.ok()) Finish(status);
     return;
   }
+  if (!admitted_) Refuse("it begins with a malformed message");
   Finish(absl::InvalidArgumentError("a malformed message"));
 }
 
@@ -71,16 +73,26 @@ void LinkCallStream::OnLinkWritten() {
   if (session_ != nullptr) session_->OnWritten(this, /*ok=*/true);
 }
 
-void LinkCallStream::OnLinkEnded(const absl::Status&) {
+void LinkCallStream::OnLinkEnded(const absl::Status& status) {
   finished_ = true;
+  if (!admitted_) {
+    Refuse(absl::StrCat("it did not show the token: ", absl::IsCancelled(status)
+                                                           ? "it was slow"
+                                                           : status.message()));
+  }
   if (admitted_) places_->GiveBack();
   if (session_ != nullptr) actor_->OnStreamEnded(session_.get(), this);
+}
+
+void LinkCallStream::Refuse(absl::string_view why) {
+  if (std::exchange(refused_, true)) return;
+  LogRefusal(peer_, kMethod, why);
 }
 
 absl::Status LinkCallStream::Greet(const absl::Cord& bytes) {
   absl::StatusOr<LinkHello> hello = DecodeLinkHello(bytes);
   if (!hello.ok()) {
-    LogRefusal(peer_, kMethod, hello.status().message());
+    Refuse(hello.status().message());
     return hello.status();
   }
   const auto find = [&](const char* key) {
@@ -91,9 +103,11 @@ absl::Status LinkCallStream::Greet(const absl::Cord& bytes) {
           CheckToken({.token = find(kTokenKey), .version = find(kVersionKey)},
                      options_->token, peer_, kMethod);
       !status.ok()) {
+    refused_ = true;
     return status;
   }
   if (!places_->Take()) {
+    refused_ = true;  // No stranger: it goes on with gRPC.
     return absl::UnavailableError("the actor has no room for one more link");
   }
   admitted_ = true;

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/actor/call_session.h"
 #include "runtime/actor/hosted_actor.h"
@@ -52,6 +53,7 @@ class LinkCallStream : public SessionStream,
 
  private:
   absl::Status Greet(const absl::Cord& bytes);
+  void Refuse(absl::string_view why);
 
   const std::shared_ptr<const LinkCallServer::Options> options_;
   const std::shared_ptr<LinkPlaces> places_;
@@ -59,6 +61,7 @@ class LinkCallStream : public SessionStream,
   const std::shared_ptr<FrameLink> link_;
   std::atomic<bool> admitted_ = false;
   std::atomic<bool> finished_ = false;
+  bool refused_ = false;  // With a line in the log. The loop's thread.
   // Set in the loop's thread, before the session knows the stream.
   std::shared_ptr<HostedActor> actor_;
   std::shared_ptr<CallSession> session_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/refusal_log.h"
 #include "runtime/link/tcp_socket.h"
 
 namespace miniray {
@@ -16,6 +17,10 @@ namespace {
 
 // 10 to 15 s.
 constexpr int kMaxTicks = 3;
+
+// How every connection of gRPC begins (HTTP/2 without TLS).
+constexpr absl::string_view kGrpcPreface = "PRI * HTTP/2.0\r\n\r\n";
+static_assert(kGrpcPreface.size() >= kLinkPreface.size());
 
 }  // namespace
 
@@ -26,6 +31,10 @@ void Newcomer::Start() {
   if (!loop_.Add(fd_.get(), shared_from_this(), EPOLLIN | EPOLLRDHUP)) {
     fd_.reset();
   }
+}
+
+void Newcomer::Refuse(absl::string_view why) const {
+  LogRefusal(PeerName(fd_.get()), "a connection", why);
 }
 
 void Newcomer::TurnAway() {
@@ -50,6 +59,11 @@ void Newcomer::OnEvents(uint32_t events) {
     if (over) TurnAway();
     return;  // More comes.
   }
+  const bool grpc = absl::StartsWith(kGrpcPreface, bytes);
+  if (!link && !grpc) {
+    Refuse("it speaks neither gRPC nor what links speak");
+    return TurnAway();
+  }
   // They are there: they were seen.
   if (link && recv(fd_.get(), first, sizeof(first), MSG_DONTWAIT) !=
                   static_cast<ssize_t>(sizeof(first))) {
@@ -60,7 +74,9 @@ void Newcomer::OnEvents(uint32_t events) {
 }
 
 void Newcomer::OnTick() {
-  if (++ticks_ >= kMaxTicks) TurnAway();
+  if (++ticks_ < kMaxTicks || !fd_.valid()) return;
+  Refuse("it says too little");
+  TurnAway();
 }
 
 }  // namespace internal

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "runtime/base/files.h"
 #include "runtime/link/link_loop.h"
 
@@ -27,6 +28,9 @@ class Newcomer : public LinkLoopUser,
   // The loop keeps it until it is known, has closed its end, or has said too
   // little for too long.
   void Start();
+
+  // A line in the log. REQUIRES: waiting().
+  void Refuse(absl::string_view why) const;
 
   // Closes it, unless it is known.
   void TurnAway();

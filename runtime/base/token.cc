@@ -1,5 +1,7 @@
 #include "runtime/base/token.h"
 
+#include <openssl/crypto.h>
+
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -20,6 +22,11 @@ absl::Status CheckTokenText(absl::string_view token, absl::string_view source) {
                      " characters; this one has ", token.size()));
   }
   return absl::OkStatus();
+}
+
+bool TokensMatch(absl::string_view given, absl::string_view token) {
+  return given.size() == token.size() &&
+         CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0;
 }
 
 }  // namespace miniray

@@ -1,7 +1,5 @@
 #include "runtime/dashboard/access.h"
 
-#include <openssl/crypto.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
@@ -32,17 +30,13 @@ bool IsOwnHost(absl::string_view host_header, absl::string_view listen_host) {
          absl::EqualsIgnoreCase(host, listen_host);
 }
 
-bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header) {
-  if (!absl::ConsumePrefix(&origin, "http://") &&
-      !absl::ConsumePrefix(&origin, "https://")) {
+bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
+                 bool tls) {
+  if (!absl::ConsumePrefix(&origin, "https://") &&
+      (tls || !absl::ConsumePrefix(&origin, "http://"))) {
     return false;
   }
   return absl::EqualsIgnoreCase(origin, host_header);
-}
-
-bool TokensMatch(absl::string_view given, absl::string_view token) {
-  return given.size() == token.size() &&
-         CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0;
 }
 
 }  // namespace miniray

@@ -17,12 +17,10 @@ namespace miniray {
 bool IsOwnHost(absl::string_view host_header, absl::string_view listen_host);
 
 // True if a page from `origin` (the header Origin) came from `host_header`
-// itself.
-bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header);
-
-// True if `given` is `token`; in a time that does not tell how much of it is
-// right.
-bool TokensMatch(absl::string_view given, absl::string_view token);
+// itself. tls: the dashboard speaks HTTPS, and so the page must; if not, a
+// tunnel or a proxy in front of it may.
+bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
+                 bool tls);
 
 }  // namespace miniray
 

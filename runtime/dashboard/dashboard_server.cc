@@ -19,21 +19,18 @@
 #include "runtime/base/net.h"
 #include "runtime/base/refusal_log.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/token.h"
 #include "runtime/dashboard/access.h"
+#include "runtime/dashboard/http_server.h"
 #include "runtime/dashboard/page.h"
 #include "runtime/dashboard/state_json.h"
+#include "runtime/dashboard/tls_context.h"
 
 namespace miniray {
 namespace {
 
 constexpr char kJson[] = "application/json";
 constexpr char kHtml[] = "text/html; charset=utf-8";
-
-// Enough for a few browsers; a connection that stays open holds a thread.
-constexpr int kThreads = 8;
-constexpr int kKeepAliveSeconds = 2;
-constexpr int kReadTimeoutSeconds = 5;
-constexpr size_t kMaxBodyBytes = 64 << 10;
 
 const httplib::Headers& SecurityHeaders() {
   static const auto* const headers = new httplib::Headers{
@@ -66,7 +63,9 @@ std::string What(const httplib::Request& request) {
 
 class DashboardServerImpl : public DashboardServer {
  public:
-  explicit DashboardServerImpl(Options options) : options_(std::move(options)) {
+  DashboardServerImpl(Options options, TlsContext tls)
+      : options_(std::move(options)),
+        server_(std::move(tls), options_.patience) {
     Configure();
     AddRoutes();
   }
@@ -88,6 +87,7 @@ class DashboardServerImpl : public DashboardServer {
                        errno != 0 ? std::strerror(errno)
                                   : "not an address of this machine"));
     }
+    server_.QueueMany();
     thread_ = std::thread([this] {
       server_.listen_after_bind();
       ended_ = true;
@@ -103,6 +103,7 @@ class DashboardServerImpl : public DashboardServer {
 
   void Shutdown() override {
     if (!thread_.joinable()) return;
+    server_.EndConnections();
     server_.stop();
     thread_.join();
   }
@@ -117,17 +118,14 @@ class DashboardServerImpl : public DashboardServer {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
-    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    server_.set_keep_alive_timeout(kKeepAliveSeconds);
-    server_.set_read_timeout(kReadTimeoutSeconds);
-    server_.set_payload_max_length(kMaxBodyBytes);
     server_.set_default_headers(SecurityHeaders());
-    server_.set_pre_routing_handler(
-        [this](const httplib::Request& request, httplib::Response& response) {
-          return CheckSource(request, response)
-                     ? httplib::Server::HandlerResponse::Unhandled
-                     : httplib::Server::HandlerResponse::Handled;
-        });
+    server_.set_pre_routing_handler([this](const httplib::Request& request,
+                                           httplib::Response& response) {
+      HttpServer::BeginAnswer();
+      return CheckMethod(request, response) && CheckSource(request, response)
+                 ? httplib::Server::HandlerResponse::Unhandled
+                 : httplib::Server::HandlerResponse::Handled;
+    });
   }
 
   // What the dashboard serves. Everything with data is under /api/, added with
@@ -155,6 +153,17 @@ class DashboardServerImpl : public DashboardServer {
     });
   }
 
+  // Whatever else a request brings is not even read.
+  bool CheckMethod(const httplib::Request& request,
+                   httplib::Response& response) const {
+    if (request.method == "GET" || request.method == "HEAD") return true;
+    HttpServer::HangUp();
+    LogRefusal(Peer(request), What(request), "only GET is answered");
+    response.set_header("Allow", "GET, HEAD");
+    Refuse(response, 405, "the dashboard only shows: it answers GET alone");
+    return false;
+  }
+
   bool CheckSource(const httplib::Request& request,
                    httplib::Response& response) const {
     const std::string host = request.get_header_value("Host");
@@ -167,7 +176,8 @@ class DashboardServerImpl : public DashboardServer {
       return false;
     }
     const std::string origin = request.get_header_value("Origin");
-    if (request.has_header("Origin") && !IsOwnOrigin(origin, host)) {
+    if (request.has_header("Origin") &&
+        !IsOwnOrigin(origin, host, !options_.tls_dir.empty())) {
       LogRefusal(Peer(request), What(request),
                  absl::StrCat("its Origin is '", origin, "'"));
       Refuse(response, 403, "a page of another site may not ask this");
@@ -200,7 +210,7 @@ class DashboardServerImpl : public DashboardServer {
   }
 
   const Options options_;
-  httplib::Server server_;
+  HttpServer server_;
   int port_ = -1;
   std::atomic<bool> ended_ = false;
   std::thread thread_;
@@ -210,7 +220,14 @@ class DashboardServerImpl : public DashboardServer {
 
 absl::StatusOr<std::unique_ptr<DashboardServer>> DashboardServer::Start(
     Options options) {
-  auto server = std::make_unique<DashboardServerImpl>(std::move(options));
+  TlsContext tls;
+  if (!options.tls_dir.empty()) {
+    // Where there is no token, the certificate is what proves who asks.
+    MR_ASSIGN_OR_RETURN(tls,
+                        MakeTlsContext(options.tls_dir, options.token.empty()));
+  }
+  auto server =
+      std::make_unique<DashboardServerImpl>(std::move(options), std::move(tls));
   MR_RETURN_IF_ERROR(server->Listen());
   return server;
 }

@@ -1,5 +1,5 @@
 // The dashboard: an HTTP server in the head's process that shows the cluster's
-// tables.
+// tables; HTTPS where the cluster uses TLS.
 //
 //   GET /              one page, without requests to anywhere else
 //   GET /api/v1/state  GetClusterStateResponse as JSON
@@ -12,12 +12,15 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/head.pb.h"
 
 namespace miniray {
 
 // Answers only requests whose Host is loopback or Options::host, and whose
-// Origin, if any, is the dashboard itself: 403 otherwise. Thread-safe.
+// Origin, if any, is the dashboard itself: 403 otherwise. Methods other than
+// GET and HEAD: 405. Each connection that is refused has a line in the log.
+// Thread-safe.
 class DashboardServer {
  public:
   struct Options {
@@ -26,11 +29,18 @@ class DashboardServer {
     // If not empty, /api/ needs it ("Authorization: Bearer <token>" or
     // ?token=<token>): 401 otherwise.
     std::string token;
+    // A folder for --tls_dir: HTTPS with the node's certificate. A client's
+    // certificate is checked if it shows one; it needs one where there is no
+    // token. Empty: HTTP.
+    std::string tls_dir;
+    // How long a client may take for its TLS handshake, and for each request.
+    absl::Duration patience = absl::Seconds(5);
     // Called for each request, from several threads at once.
     std::function<v1::GetClusterStateResponse()> state;
   };
 
-  // Errors: UNAVAILABLE, it cannot listen there (the port is in use).
+  // Errors: UNAVAILABLE, it cannot listen there (the port is in use); those of
+  // ReadCertificateFolder (rpc/certificates.h).
   static absl::StatusOr<std::unique_ptr<DashboardServer>> Start(
       Options options);
 
@@ -38,7 +48,8 @@ class DashboardServer {
 
   virtual int port() const = 0;
 
-  // Returns once no request is being answered. Idempotent.
+  // Returns once no request is being answered, within a second or so: who is
+  // still to send a request, or reads too slowly, is cut off. Idempotent.
   virtual void Shutdown() = 0;
 };
 

@@ -134,11 +134,12 @@ absl::Status AddExtension(X509* certificate, X509* issuer, int nid,
   return absl::OkStatus();
 }
 
-// issuer: null where it signs itself.
+// issuer: null where it signs itself. dns_name: of a node's.
 absl::StatusOr<Certificate> NewCertificate(const char* name, EVP_PKEY* key,
                                            X509* issuer, EVP_PKEY* issuer_key,
                                            absl::Time not_before,
-                                           absl::Time not_after) {
+                                           absl::Time not_after,
+                                           const std::string& dns_name) {
   Certificate certificate(X509_new());
   X509* const x = certificate.get();
   // Random, as the profile for the Internet asks for; positive.
@@ -173,8 +174,11 @@ absl::StatusOr<Certificate> NewCertificate(const char* name, EVP_PKEY* key,
         AddExtension(x, signer, NID_key_usage, "critical,digitalSignature"));
     MR_RETURN_IF_ERROR(
         AddExtension(x, signer, NID_ext_key_usage, "serverAuth,clientAuth"));
-    MR_RETURN_IF_ERROR(AddExtension(x, signer, NID_subject_alt_name,
-                                    absl::StrCat("DNS:", kTlsName)));
+    // The others are for browsers, which open the dashboard on loopback.
+    MR_RETURN_IF_ERROR(AddExtension(
+        x, signer, NID_subject_alt_name,
+        absl::StrCat("DNS:", dns_name,
+                     ",DNS:localhost,IP:127.0.0.1,IP:0:0:0:0:0:0:0:1")));
   }
   MR_RETURN_IF_ERROR(
       AddExtension(x, signer, NID_subject_key_identifier, "hash"));
@@ -298,7 +302,7 @@ absl::StatusOr<Authority> NewAuthority(absl::Time not_before,
   MR_ASSIGN_OR_RETURN(
       authority.certificate,
       NewCertificate("Mini-Ray cluster CA", authority.key.get(), nullptr,
-                     authority.key.get(), not_before, not_after));
+                     authority.key.get(), not_before, not_after, ""));
   return authority;
 }
 
@@ -338,8 +342,8 @@ absl::StatusOr<bool> MakeCertificates(const CertificateOptions& options) {
   MR_ASSIGN_OR_RETURN(
       const Certificate certificate,
       NewCertificate("Mini-Ray node", key.get(), authority.certificate.get(),
-                     authority.key.get(), options.not_before,
-                     options.not_after));
+                     authority.key.get(), options.not_before, options.not_after,
+                     options.name));
   MR_ASSIGN_OR_RETURN(const std::string ca_pem,
                       ToPem(authority.certificate.get()));
   if (!has_ca) {

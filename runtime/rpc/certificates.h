@@ -32,7 +32,8 @@ struct CertificateOptions {
   // Has ca.crt and ca.key of the authority that signs. Empty: tls_dir; an
   // authority is made there if there is none.
   std::string ca_dir;
-  // Of the node's certificate.
+  // Of the node's certificate. Peers refuse any other name (tests show it).
+  std::string name = kTlsName;
   absl::Time not_before = absl::Now() - absl::Hours(1);
   absl::Time not_after = absl::Now() + absl::Hours(24 * 365);
 };

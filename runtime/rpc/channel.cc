@@ -1,7 +1,5 @@
 #include "runtime/rpc/channel.h"
 
-#include <openssl/crypto.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "runtime/base/refusal_log.h"
+#include "runtime/base/token.h"
 #include "runtime/base/version.h"
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/head_channel.h"
@@ -90,6 +89,8 @@ void ConfigureServer(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Who connects and says nothing, or half of a TLS handshake, is not kept.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20000);
   // A peer whose machine vanished is noticed within two minutes; one that is
   // paused for less (a debugger, Ctrl-Z) is not taken for it.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
@@ -125,9 +126,7 @@ absl::Status CheckToken(const CallerShows& caller, const std::string& token,
                         const std::string& peer, const char* method) {
   // First: who may not come in learns nothing.
   const std::string* const given = caller.token;
-  if (!token.empty() &&
-      (given == nullptr || given->size() != token.size() ||
-       CRYPTO_memcmp(given->data(), token.data(), token.size()) != 0)) {
+  if (!token.empty() && (given == nullptr || !TokensMatch(*given, token))) {
     LogRefusal(peer, method,
                given == nullptr ? "it carries no token" : "its token is wrong");
     return absl::UnauthenticatedError(

@@ -46,6 +46,8 @@ constexpr absl::string_view kHttp = "http request";
 constexpr absl::string_view kBadCertificate = "certificate verify failed";
 constexpr absl::string_view kNoCertificate =
     "peer did not return a certificate";
+// gRPC's own.
+constexpr absl::string_view kWrongName = "is not in peer certificate";
 
 absl::string_view WhyRefused(absl::string_view message) {
   if (absl::StrContains(message, kNoTls) || absl::StrContains(message, kHttp)) {
@@ -151,6 +153,13 @@ std::string TlsAdvice(absl::string_view message) {
     return absl::StrCat(
         "; the other side's certificate is expired, or was not signed by ", dir,
         "/", kCaCertificateFile, "; is it of the same cluster?");
+  }
+  if (absl::StrContains(message, kWrongName)) {
+    return absl::StrCat(
+        "; the other side's certificate was not made for a "
+        "node of Mini-Ray: make it there with `miniray "
+        "make-certs`, which gives it the name ",
+        kTlsName);
   }
   // What a client sees of a server that refuses it during the handshake, or
   // that waits for one.

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -22,6 +24,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/security/credentials.h"
@@ -186,6 +189,38 @@ std::shared_ptr<grpc::Channel> TlsChannel(const std::string& address,
                                    args);
 }
 
+class Impostor::Service : public grpc::CallbackGenericService {
+ public:
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    ++calls;
+    return grpc::CallbackGenericService::CreateReactor(context);
+  }
+  std::atomic<int> calls = 0;
+};
+
+Impostor::Impostor(const std::string& dir)
+    : service_(std::make_unique<Service>()) {
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  options.pem_key_cert_pairs.push_back(
+      {Slurp(dir + "/node.key"), Slurp(dir + "/node.crt")});
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(options),
+                           &port_);
+  builder.RegisterCallbackGenericService(service_.get());
+  server_ = builder.BuildAndStart();
+  CHECK(server_ != nullptr);
+}
+
+Impostor::~Impostor() { server_->Shutdown(absl::ToChronoTime(absl::Now())); }
+
+std::string Impostor::address() const {
+  return absl::StrCat("127.0.0.1:", port_);
+}
+
+int Impostor::calls() const { return service_->calls; }
+
 std::map<std::string, std::string> FilesBelow(const std::string& folder) {
   std::map<std::string, std::string> files;
   std::error_code error;
@@ -236,6 +271,15 @@ int SendRaw(const std::string& address, absl::string_view bytes) {
   char buffer[4096];
   (void)!recv(fd, buffer, sizeof(buffer), 0);
   return fd;
+}
+
+bool ClosedByPeer(int fd) {
+  char buffer[4096];
+  while (true) {
+    const ssize_t n = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (n > 0) continue;
+    return n == 0 || (errno != EAGAIN && errno != EINTR);
+  }
 }
 
 int64_t ResidentBytes(int64_t pid) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/string_view.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/server.h"
 #include "grpcpp/support/status.h"
 
 namespace miniray {
@@ -49,6 +50,23 @@ std::shared_ptr<grpc::Channel> TlsChannel(const std::string& address,
                                           const std::string& trusted_dir,
                                           const std::string& own_dir);
 
+// A server that shows the certificate in `dir`, whatever is wrong with it, asks
+// clients for none, and counts what it is told.
+class Impostor {
+ public:
+  explicit Impostor(const std::string& dir);
+  ~Impostor();
+
+  std::string address() const;
+  int calls() const;  // That have arrived.
+
+ private:
+  class Service;
+  const std::unique_ptr<Service> service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
 // The contents of every file below `folder`, by path.
 std::map<std::string, std::string> FilesBelow(const std::string& folder);
 
@@ -57,6 +75,9 @@ bool IsLog(const std::string& path);
 
 // How many lines in the logs below `folder` contain `text`.
 int CountLines(const std::string& folder, absl::string_view text);
+
+// Whether the other end has closed the connection that SendRaw returned.
+bool ClosedByPeer(int fd);
 
 // Sends `bytes` to "HOST:PORT" and reads a little of what comes back. Returns
 // the socket, which stays open; -1: no connection.

@@ -147,6 +147,7 @@ TEST_P(TokenTest, NoMethodOfAnyServiceDoesAnythingWithoutIt) {
   const std::string before = cluster.Tables();
   const std::string wrong = "abracadabra-4d2a7f6b1c9e8035";
   const std::string prefix(kToken, sizeof(kToken) - 2);
+  const std::string last = prefix + "m";  // As long as the right one.
   const std::map<std::string, std::string> metadata = {
       {"miniray-actor", cluster.info().actor_id()},
       {"miniray-incarnation", "0"}};
@@ -163,7 +164,7 @@ TEST_P(TokenTest, NoMethodOfAnyServiceDoesAnythingWithoutIt) {
     }
     int& tries = expected[method.name];
     for (const std::string* token :
-         {(const std::string*)nullptr, &wrong, &prefix}) {
+         {(const std::string*)nullptr, &wrong, &prefix, &last}) {
       const CallResult result =
           CallRaw(channel, method.path, method.request, token, metadata);
       EXPECT_EQ(result.status.error_code(), grpc::StatusCode::UNAUTHENTICATED)
@@ -200,43 +201,96 @@ TEST_P(TokenTest, NoMethodOfAnyServiceDoesAnythingWithoutIt) {
   EXPECT_GE(logs, 3);  // Of head, daemon and actor.
 }
 
-// What carries most calls is not gRPC.
+// Fails the test if it hears anything.
+class LinkIntruder : public internal::ActorStreamUser {
+ public:
+  void OnWritable(internal::ActorStream*) override {}
+  void OnFrame(internal::ActorStream*, const absl::Cord&) override {
+    ADD_FAILURE() << "an answer";
+  }
+  void OnStreamEnded(internal::ActorStream*,
+                     const absl::Status& status) override {
+    why_ = status;
+    ended_.Notify();
+  }
+  absl::Status Await() {
+    if (!ended_.WaitForNotificationWithTimeout(absl::Seconds(30))) {
+      return absl::DeadlineExceededError("the link goes on");
+    }
+    return why_;
+  }
+
+ private:
+  absl::Notification ended_;
+  absl::Status why_;
+};
+
+internal::ActorStream::Metadata LinkMetadata(const GuardedCluster& cluster) {
+  return {{kActorKey, cluster.info().actor_id()},
+          {kIncarnationKey, "0"},
+          {kCallerKey, "intruder"}};
+}
+
+// What carries most calls is not gRPC: unix sockets and TCP.
 TEST(LinkTest, NoActorHearsALinkWithoutTheToken) {
-  class Caller : public internal::ActorStreamUser {
-   public:
-    void OnWritable(internal::ActorStream*) override {}
-    void OnFrame(internal::ActorStream*, const absl::Cord&) override {
-      ADD_FAILURE() << "an answer";
-    }
-    void OnStreamEnded(internal::ActorStream*,
-                       const absl::Status& status) override {
-      why = status;
-      ended.Notify();
-    }
-    absl::Notification ended;
-    absl::Status why;
-  };
   GuardedCluster cluster(false);
+  const std::string before = cluster.Tables();
+  const std::string address = cluster.info().address();
   const std::string wrong = "abracadabra-4d2a7f6b1c9e8035";
-  const std::string line = "refused Channel from ipv4:127.0.0.1:";
-  int tries = 0;
-  for (const std::string& token : {std::string(), wrong}) {
-    const auto caller = std::make_shared<Caller>();
-    const auto stream =
-        internal::StartTcpActorStream(caller, cluster.info().address(), token,
-                                      {{kActorKey, cluster.info().actor_id()},
-                                       {kIncarnationKey, "0"},
-                                       {kCallerKey, "intruder"}});
-    ASSERT_NE(stream, nullptr);
-    ASSERT_TRUE(
-        caller->ended.WaitForNotificationWithTimeout(absl::Seconds(30)));
-    EXPECT_EQ(caller->why.code(), absl::StatusCode::kUnauthenticated);
-    ++tries;
-    EXPECT_TRUE(Eventually(
-        [&] { return CountLines(cluster.folder(), line) >= tries; }));
-    EXPECT_EQ(CountLines(cluster.folder(), line), tries);
+  const std::string prefix(kToken, sizeof(kToken) - 2);
+  struct Way {
+    decltype(&internal::StartTcpActorStream) start;
+    std::string line;
+  };
+  for (const Way& way : std::vector<Way>{
+           {&internal::StartTcpActorStream,
+            "refused Channel from ipv4:127.0.0.1:"},
+           {&internal::StartUnixActorStream,
+            absl::StrCat("refused Channel from @miniray-", address)}}) {
+    SCOPED_TRACE(way.line);
+    int tries = 0;
+    for (const std::string& token : {std::string(), wrong, prefix}) {
+      const auto intruder = std::make_shared<LinkIntruder>();
+      const auto stream =
+          way.start(intruder, address, token, LinkMetadata(cluster));
+      ASSERT_NE(stream, nullptr);
+      EXPECT_EQ(intruder->Await().code(), absl::StatusCode::kUnauthenticated);
+      ++tries;
+      EXPECT_TRUE(Eventually(
+          [&] { return CountLines(cluster.folder(), way.line) >= tries; }));
+      EXPECT_EQ(CountLines(cluster.folder(), way.line), tries);
+    }
   }
   EXPECT_EQ(CountLines(cluster.folder(), wrong), 0);
+  EXPECT_EQ(CountLines(cluster.folder(), prefix), 0);
+  EXPECT_EQ(cluster.Tables(), before);
+  cluster.ExpectWorking();
+}
+
+// Links prove nothing but the token: where certificates are asked for there are
+// none.
+TEST(LinkTest, ATlsClusterHearsNoLinks) {
+  GuardedCluster cluster(true);
+  const std::string before = cluster.Tables();
+  const std::string address = cluster.info().address();
+  // The right token does not help.
+  const auto intruder = std::make_shared<LinkIntruder>();
+  const auto stream = internal::StartTcpActorStream(intruder, address, kToken,
+                                                    LinkMetadata(cluster));
+  ASSERT_NE(stream, nullptr);
+  EXPECT_FALSE(intruder->Await().ok());
+  const std::string line =
+      "refused a connection from a peer: it does not "
+      "speak TLS";
+  EXPECT_TRUE(
+      Eventually([&] { return CountLines(cluster.folder(), line) >= 1; }));
+  EXPECT_EQ(CountLines(cluster.folder(), line), 1);
+  // Nobody listens at the name that a unix socket would have.
+  EXPECT_EQ(
+      internal::StartUnixActorStream(std::make_shared<LinkIntruder>(), address,
+                                     kToken, LinkMetadata(cluster)),
+      nullptr);
+  EXPECT_EQ(cluster.Tables(), before);
   cluster.ExpectWorking();
 }
 
@@ -346,17 +400,82 @@ TEST(TlsTest, AClientThatTrustsAnotherAuthorityTellsNothing) {
   }
 }
 
-TEST(DashboardTest, ForeignPagesAndStrangersReadNothing) {
-  GuardedCluster cluster(false, {"--dashboard_port=0"});
+// Whoever stands where a head should, and cannot prove that it is one, is told
+// nothing: by drivers, the command line and daemons.
+TEST(TlsTest, AHeadWithAWrongCertificateIsToldNothing) {
+  TempFolder files;
+  const std::string own = files / "own";
+  ASSERT_THAT(MakeCertificates({.tls_dir = own}), IsOk());
+  const std::string foreign = files / "foreign", expired = files / "expired",
+                    named = files / "named";
+  ASSERT_THAT(MakeCertificates({.tls_dir = foreign}), IsOk());
+  ASSERT_THAT(MakeCertificates({.tls_dir = expired,
+                                .ca_dir = own,
+                                .not_before = absl::Now() - absl::Hours(48),
+                                .not_after = absl::Now() - absl::Hours(24)}),
+              IsOk());
+  ASSERT_THAT(MakeCertificates(
+                  {.tls_dir = named, .ca_dir = own, .name = "another.example"}),
+              IsOk());
+  ProcessTree tree;
+  tree.env()["MINIRAY_TOKEN"] = kToken;
+  tree.env()["MINIRAY_TLS_DIR"] = own;
+  const std::string miniray = BuiltProgram("tools/miniray");
+  for (const auto& [dir, advice] : std::map<std::string, std::string>{
+           {foreign, "is it of the same cluster?"},
+           {expired, "certificate is expired"},
+           {named, "make-certs"}}) {
+    SCOPED_TRACE(dir);
+    const Impostor head(dir);
+    EXPECT_THAT(Cluster::Connect({.address = head.address(),
+                                  .token = kToken,
+                                  .tls_dir = own,
+                                  .connect_timeout = absl::Seconds(2)})
+                    .status()
+                    .ToString(),
+                HasSubstr(advice));
+    const RunResult status = tree.Run(
+        {miniray, "status", "--address", head.address(), "--timeout=2"});
+    EXPECT_NE(status.exit_code, 0);
+    EXPECT_THAT(status.err, HasSubstr(advice));
+    const RunResult node = tree.Run(
+        {miniray, "start", "--address", head.address(), "--num_cpus=1"});
+    EXPECT_NE(node.exit_code, 0);
+    EXPECT_THAT(node.err, HasSubstr(advice));
+    EXPECT_EQ(head.calls(), 0);
+  }
+  // It counts what it is told by those who trust it.
+  const Impostor head(own);
+  EXPECT_NE(
+      tree.Run({miniray, "status", "--address", head.address(), "--timeout=20"})
+          .exit_code,
+      0);
+  EXPECT_GE(head.calls(), 1);
+  EXPECT_THAT(UseTls(""), IsOk());
+}
+
+class DashboardTest : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Security, DashboardTest, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& info) {
+                           return info.param ? "WithTls" : "PlainText";
+                         });
+
+TEST_P(DashboardTest, ForeignPagesAndStrangersReadNothing) {
+  const bool tls = GetParam();
+  GuardedCluster cluster(tls, {"--dashboard_port=0"});
   const std::string before = cluster.Tables();
   std::string line;
   do {
     line = cluster.real().head().ReadLine();
     ASSERT_FALSE(line.empty());
   } while (!absl::StrContains(line, "Dashboard: "));
-  std::string url = line.substr(line.find("http://"));
+  const std::string scheme = tls ? "https://" : "http://";
+  ASSERT_THAT(line, HasSubstr(scheme));
+  std::string url = line.substr(line.find(scheme));
   url = url.substr(0, url.find("/?"));
   httplib::Client client(url);
+  client.set_ca_cert_path((cluster.certs() + "/ca.crt").c_str());
   const std::string bearer = absl::StrCat("Bearer ", kToken);
   struct Try {
     httplib::Headers headers;
@@ -393,6 +512,23 @@ TEST(DashboardTest, ForeignPagesAndStrangersReadNothing) {
       client.Get("/api/v1/state", {{"Authorization", bearer}});
   ASSERT_TRUE(answer);
   EXPECT_THAT(answer->body, HasSubstr(cluster.info().actor_id()));
+  if (tls) {
+    // The token is not sent in plain text, and would not help.
+    httplib::Client plain("http://" + url.substr(scheme.size()));
+    EXPECT_FALSE(plain.Get("/api/v1/state", {{"Authorization", bearer}}));
+    const std::string refusal = "the dashboard from 127.0.0.1:";
+    EXPECT_TRUE(
+        Eventually([&] { return CountLines(cluster.folder(), refusal) >= 1; }));
+    EXPECT_EQ(CountLines(cluster.folder(), refusal), 1);
+    EXPECT_EQ(CountLines(cluster.folder(), "it does not speak TLS"), 1);
+    // Who was sent to another authority sends nothing at all.
+    ASSERT_THAT(MakeCertificates({.tls_dir = cluster.files() / "foreign"}),
+                IsOk());
+    httplib::Client foreign(url);
+    foreign.set_ca_cert_path((cluster.files() / "foreign/ca.crt").c_str());
+    EXPECT_EQ(foreign.Get("/api/v1/state", {{"Authorization", bearer}}).error(),
+              httplib::Error::SSLServerVerification);
+  }
   EXPECT_EQ(cluster.Tables(), before);
   cluster.ExpectWorking();
 }
@@ -412,11 +548,36 @@ TEST(TokenSecrecyTest, ItIsOnNoCommandLineAndInNoLog) {
                             "--address", address, "--actors=2"});
   ASSERT_THAT(driver->ReadLine(), HasSubstr("ready"));
   EXPECT_EQ(tree.Run({miniray, "status"}).exit_code, 0);
+  // A job whose driver runs, with its submitter, and actors of its own.
+  auto submitter = tree.Start(
+      {miniray, "submit", "--wait", "--address", address, "--num_cpus=0", "--",
+       BuiltProgram("tests/integration/sleeper_program"), "--actors=1"});
+  std::string word;
+  do {
+    word = submitter->ReadLine();
+    ASSERT_FALSE(word.empty());
+  } while (!absl::StrContains(word, "ready"));
+  // The dashboard hears it in both ways, and a wrong one.
+  std::string url = head.out.substr(head.out.find("http://"));
+  url = url.substr(0, url.find("/?"));
+  httplib::Client browser(url);
+  for (const auto& [query, authorization] : std::map<std::string, std::string>{
+           {absl::StrCat("?token=", kToken), "Bearer x"},
+           {absl::StrCat("?token=", kToken, "-wrong"), "Bearer x"},
+           {"?n=1", absl::StrCat("Bearer ", kToken)},
+           {"?n=2", absl::StrCat("Bearer ", kToken, "-wrong")}}) {
+    EXPECT_TRUE(browser.Get("/api/v1/state" + query,
+                            {{"Authorization", authorization}}));
+  }
+  EXPECT_TRUE(Eventually([&] {
+    return CountLines(tree.folder(), "refused GET /api/v1/state") == 2;
+  }));
   tree.env()["MINIRAY_TOKEN"] = "a-wrong-one";
   EXPECT_NE(tree.Run({miniray, "status", "--address", address}).exit_code, 0);
 
   const std::vector<pid_t> living = tree.Living();
-  ASSERT_GE(living.size(), 5);  // Head, daemon, driver, two actors at least.
+  // Head, daemon, driver, two actors; submitter, job, its actor; at least.
+  ASSERT_GE(living.size(), 8);
   for (pid_t pid : living) {
     const auto line = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
     if (!line.ok()) continue;  // It has just ended.
@@ -437,6 +598,8 @@ TEST(TokenSecrecyTest, ItIsOnNoCommandLineAndInNoLog) {
   EXPECT_GE(secret_files, 2);  // The check can see it.
   driver->Signal(SIGKILL);
   driver->Wait();
+  submitter->Signal(SIGKILL);
+  submitter->Wait();
   EXPECT_EQ(tree.Run({miniray, "stop"}).exit_code, 0);
   check();  // What they wrote at their end.
 }

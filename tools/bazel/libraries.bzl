@@ -127,6 +127,13 @@ def system_libraries():
         title = "OpenSSL's libcrypto",
     )
     system_library(
+        name = "libssl",
+        deb = "libssl-dev",
+        headers = ["openssl/ssl.h"],
+        pkg_config = ["libssl"],
+        title = "OpenSSL's libssl",
+    )
+    system_library(
         name = "sqlite3",
         deb = "libsqlite3-dev",
         headers = ["sqlite3.h"],

@@ -93,7 +93,8 @@ absl::Status DescribeAccess(const Session& session, const std::string& token,
     absl::StrAppend(&message->join, " --tls_dir ", ShellWord(dir));
   }
   if (dashboard_port >= 0) {
-    message->dashboard = absl::StrCat("http://127.0.0.1:", dashboard_port);
+    message->dashboard = absl::StrCat(TlsDir().empty() ? "http" : "https",
+                                      "://127.0.0.1:", dashboard_port);
   }
   if (token.empty()) return absl::OkStatus();
   const std::string file = absl::StrCat(session.folder, "/token");
@@ -158,10 +159,11 @@ absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
     const StartOptions& options, const std::string& token,
     const HeadServer& head) {
   if (options.dashboard_port < 0) return nullptr;
-  auto dashboard = DashboardServer::Start(
-      {.port = options.dashboard_port, .token = token, .state = [&head] {
-         return head.GetState();
-       }});
+  auto dashboard =
+      DashboardServer::Start({.port = options.dashboard_port,
+                              .token = token,
+                              .tls_dir = TlsDir(),
+                              .state = [&head] { return head.GetState(); }});
   if (absl::IsUnavailable(dashboard.status())) {
     return Advise(dashboard.status(),
                   "choose another --dashboard_port, 0 for any that is free, -1 "

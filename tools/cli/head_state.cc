@@ -10,6 +10,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/token.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/rpc/certificates.h"
 #include "tools/cli/killed_heads.h"
@@ -59,7 +60,7 @@ absl::Status TakeOver(const StartOptions& options,
                    absl::StrCat("has port ", left.port));
   }
   if (left.port != 0) state->port = left.port;
-  if (!state->token.empty() && state->token != left.token) {
+  if (!state->token.empty() && !TokensMatch(state->token, left.token)) {
     return Differs(*state, left, "the token of --token_file or $MINIRAY_TOKEN",
                    left.token.empty() ? "has none" : "has another");
   }

@@ -32,5 +32,20 @@ TEST(TokenTest, WhatCannotIsNamedByItsSourceAndNeverShown) {
   }
 }
 
+TEST(TokenTest, OnlyTheSameMatches) {
+  EXPECT_TRUE(TokensMatch("abc", "abc"));
+  EXPECT_FALSE(TokensMatch("abd", "abc"));
+  EXPECT_FALSE(TokensMatch("bbc", "abc"));
+  EXPECT_FALSE(TokensMatch("ABC", "abc"));
+  // Of another length.
+  EXPECT_FALSE(TokensMatch("", "abc"));
+  EXPECT_FALSE(TokensMatch("ab", "abc"));
+  EXPECT_FALSE(TokensMatch("abcd", "abc"));
+  EXPECT_FALSE(TokensMatch(absl::string_view("abc\0", 4), "abc"));
+  // Beyond a zero byte, too.
+  EXPECT_FALSE(
+      TokensMatch(absl::string_view("a\0b", 3), absl::string_view("a\0c", 3)));
+}
+
 }  // namespace
 }  // namespace miniray

@@ -40,6 +40,7 @@
 #include "runtime/link/transport.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
+#include "tests/runtime/base/refusal_lines.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/client/fake_head.h"
 #include "tests/runtime/tcp_proxy.h"
@@ -296,6 +297,7 @@ TEST_F(TcpLinkTest, TheTokenIsAskedFor) {
             "wrong", kVersion, absl::StatusCode::kUnauthenticated},
         {"", kVersion, absl::StatusCode::kUnauthenticated},
         {kToken, "99.1.0", absl::StatusCode::kUnimplemented}}) {
+    RefusalLines lines;
     RawConnection raw(address());
     raw.Say(absl::StrCat(kLinkPreface, Frame(kLinkHello, Hello(token, version)),
                          Frame(kLinkFrame, "anything")));
@@ -306,6 +308,8 @@ TEST_F(TcpLinkTest, TheTokenIsAskedFor) {
     v1::Status status;
     ASSERT_TRUE(status.ParseFromString(answer->substr(8)));
     EXPECT_EQ(FromProto(status).code(), code);
+    EXPECT_EQ(lines.Await("refused Channel from ipv4:127.0.0.1:", 1), 1);
+    EXPECT_EQ(lines.lines().size(), 1u);
   }
   ExpectServing();
 }
@@ -333,9 +337,18 @@ TEST_F(TcpLinkTest, GarbageDoesNoHarm) {
       preface + Frame(kLinkHello, Hello(kToken, kVersion)) +
           Frame(kLinkHello, Hello(kToken, kVersion))};
   for (size_t i = 0; i < sayings.size(); ++i) {
+    RefusalLines lines;
     RawConnection raw(address());
     raw.Say(sayings[i]);
     EXPECT_TRUE(raw.ReadToEnd().has_value()) << i;
+    // Who has shown the token is no stranger.
+    const bool known =
+        sayings[i].find(preface + Frame(kLinkHello, Hello(kToken, kVersion))) ==
+        0;
+    if (!known) {
+      EXPECT_EQ(lines.Await("from ipv4:127.0.0.1:", 1), 1) << i;
+    }
+    EXPECT_EQ(lines.lines().size(), known ? 0u : 1u) << i;
   }
   ExpectServing();
 }
@@ -365,6 +378,7 @@ TEST_F(TcpLinkTest, APrefaceMayComeByteByByte) {
 }
 
 TEST_F(TcpLinkTest, ACrowdThatSaysLittleKeepsNobodyOut) {
+  RefusalLines lines;
   Serve();
   const std::string begun = absl::StrCat(
       kLinkPreface, Frame(kLinkHello, Hello(kToken, kVersion)).substr(0, 20));
@@ -382,6 +396,8 @@ TEST_F(TcpLinkTest, ACrowdThatSaysLittleKeepsNobodyOut) {
   EXPECT_TRUE(crowd.front()->ReadToEnd().has_value());
   EXPECT_TRUE(crowd.back()->ReadToEnd().has_value());
   EXPECT_GT(absl::Now() - start, absl::Seconds(5));
+  // Not each: there were too many of them.
+  EXPECT_GE(lines.Await("it says too little", 1), 1);
 }
 
 // Those who have not shown the token take no place from those who have.

@@ -2,6 +2,8 @@
 
 #include "runtime/rpc/tls.h"
 
+#include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -10,6 +12,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "runtime/rpc/certificates.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -25,10 +28,11 @@ using ::testing::HasSubstr;
 // Answers UNIMPLEMENTED to everybody whom it lets in.
 class Server {
  public:
-  Server() {
+  explicit Server(std::shared_ptr<grpc::ServerCredentials> credentials =
+                      ServerCredentials()) {
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
-    builder.AddListeningPort("127.0.0.1:0", ServerCredentials(), &port_);
+    builder.AddListeningPort("127.0.0.1:0", credentials, &port_);
     builder.RegisterCallbackGenericService(&service_);
     server_ = builder.BuildAndStart();
   }
@@ -53,9 +57,21 @@ class Server {
     return FromGrpcStatus(status);
   }
 
+  // Calls that have arrived.
+  int calls() const { return service_.calls; }
+
  private:
+  struct Service : grpc::CallbackGenericService {
+    grpc::ServerGenericBidiReactor* CreateReactor(
+        grpc::GenericCallbackServerContext* context) override {
+      ++calls;
+      return grpc::CallbackGenericService::CreateReactor(context);
+    }
+    std::atomic<int> calls = 0;
+  };
+
   int port_ = 0;
-  grpc::CallbackGenericService service_;
+  Service service_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -116,6 +132,42 @@ TEST_F(TlsTest, AnotherCluster) {
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("was not signed by " + b_ + "/ca.crt"),
                              HasSubstr("of the same cluster?"))));
+}
+
+// What a server shows may be wrong: it hears nothing of what it was to be told,
+// and the client says what to do.
+TEST_F(TlsTest, AServerWithAWrongCertificateIsToldNothing) {
+  const std::string expired = folder_ / "expired", named = folder_ / "named";
+  ASSERT_THAT(MakeCertificates({.tls_dir = expired,
+                                .ca_dir = a_,
+                                .not_before = absl::Now() - absl::Hours(48),
+                                .not_after = absl::Now() - absl::Hours(24)}),
+              IsOk());
+  ASSERT_THAT(MakeCertificates(
+                  {.tls_dir = named, .ca_dir = a_, .name = "another.example"}),
+              IsOk());
+  // A server that asks for nothing, so that only the client can refuse.
+  const auto showing = [](const std::string& dir) {
+    grpc::SslServerCredentialsOptions options(
+        GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+    options.pem_key_cert_pairs.push_back({ReadFile(dir + "/node.key").value(),
+                                          ReadFile(dir + "/node.crt").value()});
+    return grpc::SslServerCredentials(options);
+  };
+  ASSERT_THAT(UseTls(a_), IsOk());
+  for (const auto& [dir, advice] : std::map<std::string, std::string>{
+           {b_, "was not signed by " + a_ + "/ca.crt"},
+           {expired, "the other side's certificate is expired"},
+           {named, "miniray make-certs"}}) {
+    SCOPED_TRACE(dir);
+    const Server server(showing(dir));
+    EXPECT_THAT(server.Call(),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr(advice)));
+    EXPECT_EQ(server.calls(), 0);
+  }
+  const Server right(showing(a_));
+  EXPECT_THAT(right.Call(), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_EQ(right.calls(), 1);
 }
 
 TEST_F(TlsTest, AdviceOnlyWhereTheConnectionFailed) {

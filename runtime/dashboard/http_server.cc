@@ -1,0 +1,143 @@
+#include "runtime/dashboard/http_server.h"
+
+#include <sys/socket.h>
+
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/refusal_log.h"
+
+namespace miniray {
+namespace {
+
+// For the next request of the same connection.
+constexpr absl::Duration kIdleTime = absl::Seconds(2);
+constexpr absl::Duration kLastAnswersTime = absl::Seconds(1);
+
+// What this thread serves.
+thread_local Connection* serving = nullptr;
+
+}  // namespace
+
+// cpp-httplib's pool, with a word to the server of who comes.
+class HttpServer::Threads : public httplib::TaskQueue {
+ public:
+  explicit Threads(HttpServer* server)
+      : server_(*server), pool_(kMaxConnections) {}
+
+  void enqueue(std::function<void()> serve) override {
+    {
+      absl::MutexLock lock(&server_.mu_);
+      ++server_.queued_;
+      server_.MakeRoom();
+    }
+    pool_.enqueue(std::move(serve));
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  HttpServer& server_;
+  httplib::ThreadPool pool_;
+};
+
+HttpServer::HttpServer(TlsContext tls, absl::Duration patience)
+    : tls_(std::move(tls)), patience_(patience) {
+  new_task_queue = [this] { return new Threads(this); };
+  // The handlers log what they refuse; this is what no handler sees.
+  set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (serving != nullptr &&
+        (response.status == 400 || response.status == 413 ||
+         response.status == 414)) {
+      serving->Fail(absl::StrCat("its request is malformed or too long (",
+                                 response.status, ")"));
+    }
+  });
+}
+
+void HttpServer::QueueMany() { ::listen(svr_sock_, SOMAXCONN); }
+
+void HttpServer::BeginAnswer() {
+  if (serving != nullptr) serving->BeginAnswer();
+}
+
+void HttpServer::HangUp() {
+  if (serving != nullptr) serving->HangUp();
+}
+
+void HttpServer::EndConnections() {
+  absl::MutexLock lock(&mu_);
+  ending_ = true;
+  for (Connection* connection : connections_) connection->EndReading();
+  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return connections_.empty();
+  };
+  mu_.AwaitWithTimeout(absl::Condition(&none), kLastAnswersTime);
+  for (Connection* connection : connections_) connection->Cut();
+}
+
+bool HttpServer::process_and_close_socket(socket_t socket) {
+  Connection connection(ScopedFd(socket), tls_.get(), patience_);
+  std::list<Connection*>::iterator place;
+  {
+    absl::MutexLock lock(&mu_);
+    --queued_;
+    if (ending_) return false;
+    place = connections_.insert(connections_.end(), &connection);
+    MakeRoom();
+  }
+  serving = &connection;
+  Serve(&connection);
+  serving = nullptr;
+  bool ending;
+  {
+    absl::MutexLock lock(&mu_);
+    connections_.erase(place);
+    ending = ending_;
+  }
+  const bool refused = !connection.failure().empty() && !ending;
+  if (refused) {
+    LogRefusal(connection.peer(), "a connection to the dashboard",
+               connection.failure());
+  }
+  return !refused;
+}
+
+void HttpServer::Serve(Connection* connection) {
+  if (!connection->Handshake()) return;
+  absl::Duration idle = patience_;
+  for (size_t left = keep_alive_max_count_; left > 0; --left) {
+    if (!connection->AwaitRequest(idle)) {
+      // Between two requests one may go without a word.
+      if (left == keep_alive_max_count_ &&
+          (connection->timed_out() || connection->turned_away())) {
+        connection->Fail(absl::StrCat("it sent no request within ",
+                                      absl::FormatDuration(patience_)));
+      }
+      return;
+    }
+    bool closed = false;
+    if (!process_request(*connection, /*close_connection=*/left == 1, closed,
+                         [](httplib::Request&) {}) ||
+        closed || !connection->open()) {
+      return;
+    }
+    idle = kIdleTime;
+  }
+}
+
+void HttpServer::MakeRoom() {
+  const size_t wanted = queued_ + connections_.size();
+  size_t leaving = 0;
+  for (const Connection* connection : connections_) {
+    leaving += connection->turned_away() ? 1 : 0;
+  }
+  for (Connection* connection : connections_) {
+    if (wanted <= kMaxConnections + leaving) return;
+    if (!connection->waiting() || connection->turned_away()) continue;
+    connection->TurnAway();
+    ++leaving;
+  }
+}
+
+}  // namespace miniray

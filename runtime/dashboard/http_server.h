@@ -1,0 +1,61 @@
+// cpp-httplib's server over connections that have an end (connection.h).
+
+#ifndef MINIRAY_RUNTIME_DASHBOARD_HTTP_SERVER_H_
+#define MINIRAY_RUNTIME_DASHBOARD_HTTP_SERVER_H_
+
+#include <httplib.h>
+
+#include <cstddef>
+#include <list>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "runtime/dashboard/connection.h"
+#include "runtime/dashboard/tls_context.h"
+
+namespace miniray {
+
+// Each connection holds a thread. Where one more comes than there are, the one
+// that has taken longest to say what it wants makes room. Whoever is refused
+// before a handler is asked has a line in the log.
+class HttpServer : public httplib::Server {
+ public:
+  static constexpr size_t kMaxConnections = 32;
+
+  // tls: null: plain text. patience: for the handshake, and for each request.
+  HttpServer(TlsContext tls, absl::Duration patience);
+
+  // After bind: a crowd that comes at once need not dial again. cpp-httplib
+  // lets 5 wait.
+  void QueueMany();
+
+  // To be called by the pre-routing handler: the request has been read.
+  static void BeginAnswer();
+  // To be called by a handler: there is more to read, and nobody wants it.
+  static void HangUp();
+
+  // Ends those that wait, lets answers go out for a second, then ends all.
+  // Call it before stop(), which waits for the threads. Thread-safe.
+  void EndConnections() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  class Threads;
+
+  bool process_and_close_socket(socket_t socket) override;
+  void Serve(Connection* connection);
+  // Turns away as many as it takes until each that is queued has a thread.
+  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const TlsContext tls_;
+  const absl::Duration patience_;
+
+  absl::Mutex mu_;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::list<Connection*> connections_ ABSL_GUARDED_BY(mu_);  // Oldest first.
+  size_t queued_ ABSL_GUARDED_BY(mu_) = 0;  // That have no thread yet.
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_DASHBOARD_HTTP_SERVER_H_
