@@ -22,7 +22,7 @@ namespace {
 using ::testing::StartsWith;
 
 constexpr absl::Duration kLease = absl::Milliseconds(100);
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kPatience = absl::Seconds(15);
 
 const grpc::Status& Silence() {
   static const auto* const status =
