@@ -174,13 +174,14 @@ void TcpProxy::Carry(const std::shared_ptr<Link>& link, int from, int to) {
       const int64_t left = link->left.fetch_sub(n);
       part = std::min<int64_t>(n, std::max<int64_t>(left, 0));
     }
+    // Before: the caller may go on as soon as it has the answer.
+    if (!from_caller) link->answered = true;
     for (ssize_t done = 0; done < part;) {
       const ssize_t written =
           send(to, buffer.data() + done, part - done, MSG_NOSIGNAL);
       if (written <= 0) break;
       done += written;
     }
-    if (!from_caller) link->answered = true;
     bytes_ += part;
     if (part < n) break;
   }
