@@ -154,8 +154,10 @@ TEST_F(RestartTest, AKillThatAllowsRestartsCostsOneAndKeepsTheState) {
     EXPECT_EQ(Info(clerk).state(), v1::ACTOR_STATE_ALIVE);
     EXPECT_NE(Info(clerk).pid(), pid);
   }
-  // None is left.
+  // None is left. Until its process has ended it may still answer.
+  const int64_t pid = clerk.Call<&Clerk::Pid>().Get(kLong).value();
   ASSERT_THAT(Kill(clerk, /*no_restart=*/false), IsOk());
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
   EXPECT_THAT(
       clerk.With({.max_retries = -1}).Call<&Clerk::Balance>().Get(kLong),
       StatusIs(absl::StatusCode::kUnavailable,
