@@ -8,18 +8,23 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
+#include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/test_cluster.h"
@@ -149,6 +154,156 @@ TEST(HeadRestartTest, NoAcknowledgedCreationIsLost) {
     EXPECT_EQ(info.state(), v1::ACTOR_STATE_ALIVE) << info.cause();
     EXPECT_EQ(info.restarts(), 0) << info.cause();
   }
+}
+
+// Groups are made all the while, and jobs are on their way, whenever the head
+// is killed.
+TEST(HeadRestartTest, NoAcknowledgedGroupOrJobIsLost) {
+  RealCluster real(Quick(1));
+  Cluster driver = real.Connect();
+  std::vector<PlacementGroup> groups;
+  std::atomic<int> count = 0;
+  std::atomic<bool> enough = false;
+  std::thread creator([&] {
+    while (!enough) {
+      const auto group = driver.CreatePlacementGroup(
+          {.bundles = {{.cpu = 0.0001}},
+           .name = absl::StrCat("g", count.load())});
+      ASSERT_THAT(group, IsOk());
+      groups.push_back(*group);
+      ++count;
+    }
+  });
+  // Each job writes down its id where it has run.
+  const std::string runs = real.tree().folder() + "/runs";
+  std::map<std::string, std::unique_ptr<ProcessTree::Child>> submitters;
+  auto submit = [&](const std::string& id) {
+    return real.tree().Start({BuiltProgram("tools/miniray"), "submit",
+                              "--no_wait", "--address", real.address(),
+                              "--job_id", id, "--num_cpus=0", "--", "sh", "-c",
+                              absl::StrCat("echo ", id, " >> ", runs)});
+  };
+  constexpr int kRounds = 3, kJobs = 4;
+  for (int round = 0; round < kRounds; ++round) {
+    const int before = count;
+    for (int i = 0; i < kJobs; ++i) {
+      const std::string id = absl::StrCat("j", round, "-", i);
+      submitters[id] = submit(id);
+    }
+    // The first one is acknowledged; how far the others are is up to chance.
+    EXPECT_EQ(submitters[absl::StrCat("j", round, "-0")]->ReadLine(),
+              absl::StrCat("j", round, "-0"));
+    EXPECT_TRUE(Eventually([&] { return count >= before + 4; }, kPatience));
+    real.KillHead();
+    real.StartHead();
+  }
+  enough = true;
+  creator.join();
+  std::vector<std::string> acknowledged;
+  for (const auto& [id, submitter] : submitters) {
+    if (submitter->Wait() == 0) acknowledged.push_back(id);
+  }
+  EXPECT_GE(acknowledged.size(), kRounds);
+
+  v1::GetClusterStateResponse state;
+  auto jobs_have_ended = [&] {
+    const auto now = driver.GetState();
+    if (!now.ok()) return false;
+    state = *now;
+    for (const v1::JobInfo& job : state.jobs()) {
+      if (job.submitted() && (job.state() == v1::JOB_STATE_PENDING ||
+                              job.state() == v1::JOB_STATE_RUNNING)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  EXPECT_TRUE(Eventually(jobs_have_ended, kPatience));
+  std::map<std::string, int> jobs, run;
+  for (const v1::JobInfo& job : state.jobs()) {
+    if (!job.submitted()) continue;
+    ++jobs[job.job_id()];
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.cause();
+  }
+  const std::string lines = ReadFile(runs).value_or("");
+  for (absl::string_view id : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+    ++run[std::string(id)];
+  }
+  for (const std::string& id : acknowledged) {
+    EXPECT_EQ(jobs[id], 1) << id;
+    EXPECT_EQ(run[id], 1) << id;
+  }
+
+  std::map<std::string, int> by_id, by_name;
+  for (const v1::PlacementGroupInfo& group : state.placement_groups()) {
+    ++by_id[group.placement_group_id()];
+    ++by_name[group.name()];
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    EXPECT_THAT(groups[i].WaitReady(kPatience), IsOk()) << i;
+    EXPECT_EQ(by_id[groups[i].id()], 1) << i;
+    EXPECT_EQ(by_name[absl::StrCat("g", i)], 1);
+  }
+  // And none that nobody asked for.
+  EXPECT_EQ(by_id.size(), groups.size());
+}
+
+// By name, from another process of the same program each time.
+TEST(HeadRestartTest, ADetachedActorOutlivesItsKilledDriverAndTheHead) {
+  RealCluster real(Quick(1));
+  const std::string sleeper = BuiltProgram("tests/integration/sleeper_program");
+  auto driver = real.tree().Start(
+      {sleeper, "--address", real.address(), "--actors=2", "--detached=night"});
+  // The pids of each and of its child.
+  const std::vector<std::string> words =
+      absl::StrSplit(driver->ReadLine(), ' ');
+  ASSERT_EQ(words.size(), 5);
+  std::vector<int64_t> pids(5);
+  for (size_t i = 1; i < words.size(); ++i) {
+    ASSERT_TRUE(absl::SimpleAtoi(words[i], &pids[i])) << words[i];
+  }
+  driver->Signal(SIGKILL);
+  driver->Wait();
+  // The other one goes with it.
+  EXPECT_TRUE(Eventually(
+      [&] { return !ProcessLives(pids[3]) && !ProcessLives(pids[4]); },
+      kPatience));
+  Cluster other = real.Connect();
+  EXPECT_TRUE(Eventually(
+      [&] {
+        const auto state = other.GetState();
+        if (!state.ok()) return false;
+        for (const v1::JobInfo& job : state->jobs()) {
+          if (job.program() == "sleeper_program" &&
+              job.state() == v1::JOB_STATE_FAILED) {
+            return true;
+          }
+        }
+        return false;
+      },
+      kPatience));
+  auto expect_found = [&] {
+    const RunResult found =
+        real.tree().Run({sleeper, "--address", real.address(), "--find=night"});
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    EXPECT_EQ(found.out, absl::StrCat("found ", pids[1], "\n"));
+  };
+  expect_found();
+  real.KillHead();
+  EXPECT_TRUE(ProcessLives(pids[1]));
+  real.StartHead();
+  expect_found();
+  // It has never restarted, and its child is there still.
+  EXPECT_TRUE(ProcessLives(pids[2]));
+  int named = 0;
+  for (const auto& [id, info] : Actors(other)) {
+    if (info.name() != "night") continue;
+    ++named;
+    EXPECT_EQ(info.state(), v1::ACTOR_STATE_ALIVE) << info.cause();
+    EXPECT_EQ(info.restarts(), 0) << info.cause();
+    EXPECT_EQ(info.pid(), pids[1]);
+  }
+  EXPECT_EQ(named, 1);
 }
 
 TEST(HeadRestartTest, ANodeThatDiedMeanwhileIsNoticed) {

@@ -199,18 +199,18 @@ class Impostor::Service : public grpc::CallbackGenericService {
   std::atomic<int> calls = 0;
 };
 
-Impostor::Impostor(const std::string& dir)
+Impostor::Impostor(const std::string& dir, int port)
     : service_(std::make_unique<Service>()) {
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   options.pem_key_cert_pairs.push_back(
       {Slurp(dir + "/node.key"), Slurp(dir + "/node.crt")});
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(options),
-                           &port_);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port),
+                           grpc::SslServerCredentials(options), &port_);
   builder.RegisterCallbackGenericService(service_.get());
   server_ = builder.BuildAndStart();
-  CHECK(server_ != nullptr);
+  CHECK(server_ != nullptr) << "port " << port;
 }
 
 Impostor::~Impostor() { server_->Shutdown(absl::ToChronoTime(absl::Now())); }

@@ -54,7 +54,8 @@ std::shared_ptr<grpc::Channel> TlsChannel(const std::string& address,
 // clients for none, and counts what it is told.
 class Impostor {
  public:
-  explicit Impostor(const std::string& dir);
+  // port: of 127.0.0.1, on which nobody listens; 0: any that is free.
+  explicit Impostor(const std::string& dir, int port = 0);
   ~Impostor();
 
   std::string address() const;

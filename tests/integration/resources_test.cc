@@ -179,6 +179,25 @@ TEST(ResourcesTest, ActorsRunWhereTheirResourcesAre) {
   EXPECT_TRUE(Eventually([&] { return Free(driver) == all; }));
 }
 
+TEST(ResourcesTest, ANodeIsFilledUntilHalfThenLoadIsSpread) {
+  RealCluster real({.num_nodes = 2, .cpus = 4});
+  Cluster driver = real.Connect();
+  std::vector<ActorHandle<Probe>> actors;
+  std::vector<std::string> nodes;
+  for (int i = 0; i < 8; ++i) {
+    actors.push_back(Create(driver, {.resources = {.cpu = 1}}));
+    nodes.push_back(NodeOf(actors.back()));
+  }
+  // Half of one node, half of the other.
+  EXPECT_EQ(nodes[1], nodes[0]);
+  EXPECT_NE(nodes[2], nodes[0]);
+  EXPECT_EQ(nodes[3], nodes[2]);
+  // Then the emptier one, until both are full.
+  EXPECT_NE(nodes[5], nodes[4]);
+  EXPECT_NE(nodes[7], nodes[6]);
+  EXPECT_EQ(Free(driver)["CPU"], 0);
+}
+
 // Memory decides where an actor is placed, not how much it may take.
 TEST(ResourcesTest, MemoryIsNoLimit) {
   RealCluster real(NoNodes());

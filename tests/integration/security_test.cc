@@ -2,6 +2,7 @@
 // nothing, read nothing, and leaves one line in the log.
 
 #include <httplib.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <map>
@@ -17,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
+#include "runtime/base/net.h"
 #include "runtime/client/actor_stream.h"
 #include "runtime/rpc/certificates.h"
 #include "runtime/rpc/channel.h"
@@ -30,6 +32,7 @@
 namespace miniray {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
@@ -452,6 +455,57 @@ TEST(TlsTest, AHeadWithAWrongCertificateIsToldNothing) {
       0);
   EXPECT_GE(head.calls(), 1);
   EXPECT_THAT(UseTls(""), IsOk());
+}
+
+// The same where an actor was, which the head still holds for alive.
+TEST(TlsTest, AnActorWithAWrongCertificateIsToldNothing) {
+  GuardedCluster cluster(true, {"--lease=60s", "--reconnect_timeout=1s"});
+  const std::string foreign = cluster.files() / "foreign",
+                    expired = cluster.files() / "expired",
+                    named = cluster.files() / "named";
+  ASSERT_THAT(MakeCertificates({.tls_dir = foreign}), IsOk());
+  ASSERT_THAT(MakeCertificates({.tls_dir = expired,
+                                .ca_dir = cluster.certs(),
+                                .not_before = absl::Now() - absl::Hours(48),
+                                .not_after = absl::Now() - absl::Hours(24)}),
+              IsOk());
+  ASSERT_THAT(MakeCertificates({.tls_dir = named,
+                                .ca_dir = cluster.certs(),
+                                .name = "another.example"}),
+              IsOk());
+  // Its daemon stands still, and so cannot tell the head of its death.
+  cluster.real().node(0).Signal(SIGSTOP);
+  const auto pid = static_cast<pid_t>(cluster.info().pid());
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(Eventually([pid] { return !ProcessLives(pid); }));
+  const std::string address = cluster.info().address();
+  const auto host_port = ParseHostPort(address);
+  ASSERT_THAT(host_port, IsOk());
+  // What a driver of its own, which has never talked to the actor, hears.
+  auto call = [&] {
+    const auto driver = Cluster::Connect({.address = cluster.real().address(),
+                                          .token = kToken,
+                                          .tls_dir = cluster.certs()});
+    if (!driver.ok()) return driver.status();
+    const auto counter = driver->GetActor<Counter>("counter");
+    if (!counter.ok()) return counter.status();
+    return counter->Call<&Counter::Add>(1).Get(absl::Seconds(40)).status();
+  };
+  for (const auto& [dir, why] : std::map<std::string, std::string>{
+           {foreign, "is it of the same cluster?"},
+           {expired, "certificate is expired"},
+           {named, "make-certs"}}) {
+    SCOPED_TRACE(dir);
+    const Impostor actor(dir, host_port->port);
+    EXPECT_THAT(call(), StatusIs(absl::StatusCode::kUnavailable,
+                                 AllOf(HasSubstr(address), HasSubstr(why))));
+    EXPECT_EQ(actor.calls(), 0);
+  }
+  // It counts what it is told by those who trust it.
+  const Impostor actor(cluster.certs(), host_port->port);
+  EXPECT_THAT(call(), Not(IsOk()));
+  EXPECT_GE(actor.calls(), 1);
+  cluster.real().node(0).Signal(SIGCONT);
 }
 
 class DashboardTest : public ::testing::TestWithParam<bool> {};

@@ -59,11 +59,13 @@ class Plain {
   int64_t Add(int64_t n) { return value_ += n; }
   int64_t Pid() const { return getpid(); }
   void Sleep(double seconds) { absl::SleepFor(absl::Seconds(seconds)); }
+  void IgnoreStops() { signal(SIGTERM, SIG_IGN); }
 
  private:
   int64_t value_ = 0;
 };
-MINIRAY_ACTOR(Plain, Constructor<>, &Plain::Add, &Plain::Pid, &Plain::Sleep);
+MINIRAY_ACTOR(Plain, Constructor<>, &Plain::Add, &Plain::Pid, &Plain::Sleep,
+              &Plain::IgnoreStops);
 
 // Returns once the process stands still: until then it may answer.
 void StopProcess(int64_t pid) {
@@ -319,7 +321,7 @@ TEST(SemanticsTest, StopEndsEverything) {
   RealCluster cluster({.num_nodes = 2});
   Cluster driver = cluster.Connect();
   auto actor = driver.CreateActor<Plain>({});
-  ASSERT_TRUE(actor->WaitReady(kLong).ok());
+  ASSERT_EQ(actor->Call<&Plain::IgnoreStops>().Get(kLong), absl::OkStatus());
   auto running = actor->Call<&Plain::Sleep>(60.0);
   const RunResult stop =
       cluster.tree().Run({BuiltProgram("tools/miniray"), "stop"});

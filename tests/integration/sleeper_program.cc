@@ -1,6 +1,8 @@
 // A driver for tests: makes --actors=N actors, prints "ready PID..." and then
 // does what --then says: "wait" (hangs in a call), "exit" (exit(0) with the
-// cluster still open), "abort".
+// cluster still open), "abort". With --detached=NAME the first actor is
+// detached, has that name, and takes calls. With --find=NAME it makes none: it
+// finds that actor, prints "found PID" and ends.
 
 #include <unistd.h>
 
@@ -33,15 +35,30 @@ class Sleeper {
 MINIRAY_ACTOR(Sleeper, Constructor<>, &Sleeper::Pid, &Sleeper::StartChild,
               &Sleeper::Sleep);
 
+// The exit code.
+int Find(const miniray::Cluster& cluster, const std::string& name) {
+  const auto actor = cluster.GetActor<Sleeper>(name);
+  const auto pid = actor.ok() ? actor->Call<&Sleeper::Pid>().Get()
+                              : absl::StatusOr<int64_t>(actor.status());
+  if (!pid.ok()) {
+    fprintf(stderr, "%s\n", pid.status().ToString().c_str());
+    return 1;
+  }
+  printf("found %ld\n", static_cast<long>(*pid));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   miniray::Init(argc, argv);
   int num_actors = 2;
-  std::string then = "wait";
+  std::string then = "wait", detached, find;
   for (int i = 1; i < argc; ++i) {
     absl::string_view arg = argv[i];
     if (absl::ConsumePrefix(&arg, "--then=")) then = std::string(arg);
+    if (absl::ConsumePrefix(&arg, "--detached=")) detached = std::string(arg);
+    if (absl::ConsumePrefix(&arg, "--find=")) find = std::string(arg);
     if (absl::ConsumePrefix(&arg, "--actors=") &&
         !absl::SimpleAtoi(arg, &num_actors)) {
       return 2;
@@ -52,10 +69,16 @@ int main(int argc, char** argv) {
     fprintf(stderr, "%s\n", cluster.status().ToString().c_str());
     return 1;
   }
+  if (!find.empty()) return Find(*cluster, find);
   std::vector<miniray::ActorHandle<Sleeper>> actors;
   std::string line = "ready";
   for (int i = 0; i < num_actors; ++i) {
-    auto actor = cluster->CreateActor<Sleeper>({.resources = {.cpu = 0.1}});
+    miniray::ActorOptions options = {.resources = {.cpu = 0.1}};
+    if (i == 0 && !detached.empty()) {
+      options.name = detached;
+      options.detached = true;
+    }
+    auto actor = cluster->CreateActor<Sleeper>(options);
     if (!actor.ok()) return 1;
     for (auto pid : {actor->Call<&Sleeper::Pid>().Get(),
                      actor->Call<&Sleeper::StartChild>().Get()}) {
@@ -65,7 +88,7 @@ int main(int argc, char** argv) {
       }
       line += " " + std::to_string(*pid);
     }
-    actors.push_back(*actor);
+    if (!options.detached) actors.push_back(*actor);
   }
   std::vector<miniray::ObjectRef<void>> sleeping;
   for (auto& actor : actors) {

@@ -34,6 +34,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -256,7 +257,8 @@ TEST_F(JobsTest, TheWorkingFolderIsCached) {
 TEST_F(JobsTest, PluginsTravelWithTheWorkingFolder) {
   const std::string folder = runtime_dir() + "/folder";
   ASSERT_TRUE(MakeDirectories(folder).ok());
-  for (const std::string name : {"libguest_plugin.so", "libbroken_plugin.so"}) {
+  for (const std::string name :
+       {"libguest_plugin.so", "libbroken_plugin.so", "libold_abi_plugin.so"}) {
     std::filesystem::copy_file(RunfilePath("tests/runtime/worker/" + name),
                                folder + "/" + name);
   }
@@ -281,11 +283,24 @@ TEST_F(JobsTest, PluginsTravelWithTheWorkingFolder) {
   EXPECT_THAT(result.out, HasSubstr("the actor knows it"));
   result = submit("broken", {"--plugin", "libbroken_plugin.so"});
   EXPECT_EQ(result.exit_code, 2);
-  const nlohmann::json job = Job("broken");
+  nlohmann::json job = Job("broken");
   EXPECT_EQ(job["state"], "JOB_STATE_FAILED");
   EXPECT_THAT(std::string(job["cause"]),
               AllOf(HasSubstr("plug-in libbroken_plugin.so"),
                     HasSubstr("elsewhere::NobodyHasThis(int)")));
+  result = submit("old", {"--plugin", "libold_abi_plugin.so"});
+  EXPECT_EQ(result.exit_code, 2);
+  job = Job("old");
+  EXPECT_EQ(job["state"], "JOB_STATE_FAILED");
+  EXPECT_THAT(std::string(job["cause"]),
+              AllOf(HasSubstr("plug-in libold_abi_plugin.so"),
+                    ContainsRegex("built for .*C\\+\\+ ABI [0-9]+/0"),
+                    ContainsRegex("this program is .*/1,")));
+  // The node bears all of it.
+  EXPECT_EQ(kill(daemon_, 0), 0);
+  result = submit("again", {"--plugin", "libguest_plugin.so"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the actor knows it"));
 }
 
 TEST_F(JobsTest, ATooLargeFolderIsRefusedBeforeItIsSent) {
@@ -426,6 +441,33 @@ TEST_F(JobsTest, AJobWhoseSubmitterVanishedEndsAllTheSame) {
   EXPECT_TRUE(EventuallyIn("j", "FAILED"));
   EXPECT_EQ(Job("j")["exit_code"], 5);
   EXPECT_EQ(Run({"job", "logs", "j"}).out, "started\n");
+}
+
+TEST_F(JobsTest, APendingJobWhoseSubmitterVanishedEndsAllTheSame) {
+  const std::string file = runtime_dir() + "/go";
+  ASSERT_EQ(
+      Submit(absl::StrCat("while [ ! -e ", file, " ]; do sleep 0.05; done"),
+             {"--no_wait", "--job_id=first", "--num_cpus=4"})
+          .exit_code,
+      0);
+  ASSERT_TRUE(EventuallyIn("first", "RUNNING"));
+  for (const char* job : {"runs", "stopped"}) {
+    auto waiting = Start(Shell({absl::StrCat("--job_id=", job), "--num_cpus=1"},
+                               "echo \"$MINIRAY_JOB_ID\"; exit 5"));
+    ASSERT_TRUE(Eventually([job] {
+      return absl::StrContains(Run({"job", "list"}).out, job);
+    }));
+    waiting->Signal(SIGKILL);
+    waiting.reset();
+    EXPECT_EQ(StateOf(job), "JOB_STATE_PENDING");
+  }
+  ASSERT_EQ(Run({"job", "stop", "stopped"}).exit_code, 0);
+  EXPECT_EQ(StateOf("stopped"), "JOB_STATE_STOPPED");
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  EXPECT_TRUE(EventuallyIn("runs", "FAILED"));
+  EXPECT_EQ(Job("runs")["exit_code"], 5);
+  EXPECT_EQ(Run({"job", "logs", "runs"}).out, "runs\n");
+  EXPECT_EQ(StateOf("stopped"), "JOB_STATE_STOPPED");
 }
 
 TEST_F(JobsTest, ALostNodeFailsItsJob) {
