@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
@@ -133,6 +134,12 @@ absl::Status PackageCache::Download(const std::string& package_id,
     contexts_.erase(&context);
   }
   MR_RETURN_IF_ERROR(status);
+  if (finished.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "fetch the package: the head has not sent all of it within ",
+        absl::FormatDuration(options_.fetch_timeout),
+        "; is the line slow? See miniray start --fetch_timeout"));
+  }
   if (!finished.ok()) {
     return Annotate(FromGrpcStatus(finished), "fetch the package");
   }

@@ -36,6 +36,8 @@ int CountAttempts(TcpProxy* link) {
 // At 0, 0.1, 0.15, 0.25, 0.45, 0.85, 1.65, 2.65, 3.65, 4.65 s or somewhat
 // earlier; always after the first pause it would be 50.
 constexpr int kLeast = 4, kMost = 16;
+// With pauses of 0.1 s at most, of a busy machine; with those above, never.
+constexpr int kLeastQuickly = 30;
 
 TEST(ReconnectTest, ADaemon) {
   RealCluster real({.num_nodes = 0, .head_flags = {"--lease=20s"}});
@@ -55,6 +57,18 @@ TEST(ReconnectTest, ADaemon) {
                state->nodes(0).state() == v1::NODE_STATE_ALIVE;
       },
       absl::Seconds(5)));
+}
+
+TEST(ReconnectTest, TheLongestPauseIsAFlagOfTheHead) {
+  RealCluster real(
+      {.num_nodes = 0,
+       .head_flags = {"--max_reconnect_pause=100ms", "--lease=20s"}});
+  TcpProxy link(real.address());
+  auto node =
+      real.tree().Start({BuiltProgram("tools/miniray"), "start", "--block",
+                         "--address", link.address(), "--num_cpus=1"});
+  ASSERT_THAT(node->ReadLine(), HasSubstr("joined"));
+  EXPECT_GE(CountAttempts(&link), kLeastQuickly);
 }
 
 TEST(ReconnectTest, ADriver) {

@@ -198,6 +198,39 @@ TEST(ResourcesTest, ANodeIsFilledUntilHalfThenLoadIsSpread) {
   EXPECT_EQ(Free(driver)["CPU"], 0);
 }
 
+TEST(ResourcesTest, ActorsRunWhereTheLabelsAre) {
+  RealCluster real(NoNodes());
+  real.AddNode({"--labels=zone=a,disk=ssd"});
+  real.AddNode({"--labels=zone=b,disk=ssd"});
+  real.AddNode({"--labels=zone=b"});
+  Cluster driver = real.Connect();
+  const auto state = driver.GetState();
+  ASSERT_THAT(state, IsOk());
+  std::map<std::string, std::string> node_ids;  // By zone and disk.
+  for (const v1::NodeInfo& node : state->nodes()) {
+    const auto disk = node.labels().find("disk");
+    node_ids[node.labels().at("zone") +
+             (disk == node.labels().end() ? "" : "/" + disk->second)] =
+        node.node_id();
+  }
+  ASSERT_THAT(node_ids, SizeIs(3));
+  auto create = [&](const std::map<std::string, std::string>& labels) {
+    return Create(driver, {.resources = {.cpu = 0.1}, .node_labels = labels});
+  };
+  // Twice: where one lands without labels is no chance.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(NodeOf(create({{"zone", "a"}})), node_ids["a/ssd"]);
+    EXPECT_EQ(NodeOf(create({{"zone", "b"}, {"disk", "ssd"}})),
+              node_ids["b/ssd"]);
+  }
+  EXPECT_THAT((std::set<std::string>{node_ids["b"], node_ids["b/ssd"]}),
+              testing::Contains(NodeOf(create({{"zone", "b"}}))));
+  EXPECT_THAT(create({{"zone", "c"}}).Call<&Probe::Pid>().Get(kLong),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("cannot be placed"), HasSubstr("zone=c"),
+                             HasSubstr("zone=b"))));
+}
+
 // Memory decides where an actor is placed, not how much it may take.
 TEST(ResourcesTest, MemoryIsNoLimit) {
   RealCluster real(NoNodes());
