@@ -43,11 +43,12 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// Of one question to the head, with the time in which it may be away. What a
-// caller can set goes on from there: it asks again (see Persistently,
-// ActorConnection).
-constexpr absl::Duration kHeadTimeout = absl::Seconds(20);
+// What a head that is there may take to answer, at least, however short a time
+// it may be away.
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(20);
 constexpr absl::Duration kReconnectTimeout = absl::Seconds(60);
+// Of the last try, which is for the reason: mostly it fails at once.
+constexpr absl::Duration kLastTry = absl::Milliseconds(100);
 // Without an answer for so long, stderr says so, not more often than this.
 constexpr absl::Duration kSilenceTime = absl::Seconds(5);
 constexpr absl::Duration kTellPeriod = absl::Seconds(10);
@@ -55,8 +56,9 @@ constexpr absl::Duration kTellPeriod = absl::Seconds(10);
 constexpr absl::Duration kDialPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(1);
-// Whoever ends actors is mostly about to end itself.
+// Whoever ends actors or groups is mostly about to end itself.
 constexpr absl::Duration kKillTimeout = absl::Seconds(5);
+constexpr absl::Duration kRemoveTimeout = absl::Seconds(20);
 // For asking why a connection broke, beyond the time that the head itself may
 // wait for the answer: calls wait to fail, and a dead head never answers.
 constexpr absl::Duration kPostMortemTimeout = absl::Seconds(2);
@@ -199,7 +201,11 @@ class ClientImpl : public Client {
       request.set_wait_ms(absl::ToInt64Milliseconds(std::clamp(
           left, absl::ZeroDuration(), absl::Duration(absl::Seconds(10)))));
       v1::GetActorResponse response;
-      MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response));
+      // A head that is started again right now is no reason to give up.
+      MR_RETURN_IF_ERROR(Unary(
+          &v1::Head::Stub::GetActor, request, &response,
+          {.away = AtMost(std::max(left, kAnswerTimeout)),
+           .answer = kAnswerTimeout + absl::Milliseconds(request.wait_ms())}));
       const v1::ActorInfo& info = response.actor();
       if (info.state() == v1::ACTOR_STATE_ALIVE) return absl::OkStatus();
       if (info.state() == v1::ACTOR_STATE_DEAD) {
@@ -256,9 +262,8 @@ class ClientImpl : public Client {
     request.set_incarnation(incarnation);
     absl::CopyCordToString(state, request.mutable_state());
     v1::SaveActorStateResponse response;
-    absl::Status status = Persistently([&] {
-      return Unary(&v1::Head::Stub::SaveActorState, request, &response);
-    });
+    absl::Status status =
+        Unary(&v1::Head::Stub::SaveActorState, request, &response);
     // gRPC refuses what is far beyond the head's limit, in its own words.
     if (absl::IsResourceExhausted(status) &&
         absl::StrContains(status.message(), "larger than max")) {
@@ -275,13 +280,14 @@ class ClientImpl : public Client {
     request.set_actor_id(actor_id);
     request.set_incarnation(incarnation);
     v1::LoadActorStateResponse response;
-    MR_RETURN_IF_ERROR(Persistently([&] {
-      return Unary(&v1::Head::Stub::LoadActorState, request, &response);
-    }));
+    MR_RETURN_IF_ERROR(
+        Unary(&v1::Head::Stub::LoadActorState, request, &response));
     return absl::Cord(std::move(*response.mutable_state()));
   }
 
   absl::Status KillActor(const ActorIdentity& actor, bool no_restart) override {
+    const Patience patience = {.away = AtMost(kKillTimeout),
+                               .answer = kKillTimeout};
     v1::KillActorRequest request;
     request.set_actor_id(actor.actor_id);
     request.set_no_restart(no_restart);
@@ -290,12 +296,11 @@ class ClientImpl : public Client {
       v1::GetActorRequest get;
       get.set_actor_id(actor.actor_id);
       v1::GetActorResponse got;
-      MR_RETURN_IF_ERROR(
-          Unary(&v1::Head::Stub::GetActor, get, &got, kKillTimeout));
+      MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, get, &got, patience));
       request.set_incarnation(got.actor().restarts());
     }
     v1::KillActorResponse response;
-    return Unary(&v1::Head::Stub::KillActor, request, &response, kKillTimeout);
+    return Unary(&v1::Head::Stub::KillActor, request, &response, patience);
   }
 
   absl::StatusOr<v1::PlacementGroupInfo> CreatePlacementGroup(
@@ -313,9 +318,10 @@ class ClientImpl : public Client {
   absl::StatusOr<v1::PlacementGroupInfo> GetPlacementGroup(
       const v1::GetPlacementGroupRequest& request) override {
     v1::GetPlacementGroupResponse response;
-    MR_RETURN_IF_ERROR(
-        Unary(&v1::Head::Stub::GetPlacementGroup, request, &response,
-              kHeadTimeout + absl::Milliseconds(request.wait_ms())));
+    MR_RETURN_IF_ERROR(Unary(
+        &v1::Head::Stub::GetPlacementGroup, request, &response,
+        {.away = options_.reconnect_timeout,
+         .answer = kAnswerTimeout + absl::Milliseconds(request.wait_ms())}));
     return std::move(*response.mutable_group());
   }
 
@@ -323,7 +329,8 @@ class ClientImpl : public Client {
     v1::RemovePlacementGroupRequest request;
     request.set_placement_group_id(id);
     v1::RemovePlacementGroupResponse response;
-    return Unary(&v1::Head::Stub::RemovePlacementGroup, request, &response);
+    return Unary(&v1::Head::Stub::RemovePlacementGroup, request, &response,
+                 {.away = AtMost(kRemoveTimeout)});
   }
 
   absl::StatusOr<v1::GetClusterStateResponse> GetClusterState() override {
@@ -386,7 +393,8 @@ class ClientImpl : public Client {
     request.set_actor_id(id);
     v1::GetActorResponse response;
     MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response,
-                             std::min(timeout, kHeadTimeout)));
+                             {.away = AtMost(timeout),
+                              .answer = std::min(timeout, kAnswerTimeout)}));
     return response.actor();
   }
 
@@ -406,48 +414,47 @@ class ClientImpl : public Client {
     return std::make_shared<ActorConnection>(actor, std::move(options));
   }
 
-  // Tries again while nobody answers, at most reconnect_timeout.
-  absl::Status Persistently(const std::function<absl::Status()>& call) {
-    const absl::Time deadline = absl::Now() + options_.reconnect_timeout;
-    absl::Duration backoff = absl::Milliseconds(50);
-    while (true) {
-      const absl::Status status = call();
-      if (!absl::IsUnavailable(status) || absl::Now() + backoff > deadline) {
-        return status;
-      }
-      absl::SleepFor(backoff);
-      backoff = std::min(backoff * 2, absl::Duration(absl::Seconds(1)));
-    }
+  // How long a request waits.
+  struct Patience {
+    absl::Duration away;                     // While nobody is there.
+    absl::Duration answer = kAnswerTimeout;  // For one who is, at least.
+  };
+
+  absl::Duration AtMost(absl::Duration limit) const {
+    return std::min(limit, options_.reconnect_timeout);
   }
 
   template <class Request, class Response>
   absl::Status Unary(grpc::Status (v1::Head::Stub::*method)(
                          grpc::ClientContext*, const Request&, Response*),
+                     const Request& request, Response* response) {
+    return Unary(method, request, response,
+                 {.away = options_.reconnect_timeout});
+  }
+
+  // Asks the head, and again while it is away. All that it is asked may be sent
+  // twice (proto/head.proto), so a head that is killed and started again in the
+  // middle of a request is not noticed. UNAVAILABLE: it stayed away.
+  template <class Request, class Response>
+  absl::Status Unary(grpc::Status (v1::Head::Stub::*method)(
+                         grpc::ClientContext*, const Request&, Response*),
                      const Request& request, Response* response,
-                     absl::Duration timeout = kHeadTimeout) {
-    // All of them may be sent twice (proto/head.proto), so a head that is
-    // killed and started again in the middle of one is not noticed.
-    const absl::Time deadline = absl::Now() + timeout;
-    absl::Time tell_at = absl::Now() + kSilenceTime;
+                     const Patience& patience) {
+    const absl::Time begin = absl::Now();
+    const absl::Time deadline = begin + patience.away;
     absl::Duration backoff = kFirstBackoff;
     while (true) {
+      const bool connected = AwaitHead(begin, deadline);
       grpc::ClientContext context;
-      PrepareContext(&context, options_.token, deadline - absl::Now());
-      context.set_wait_for_ready(true);
-      while (!redialler_.AwaitConnected(
-          std::min(deadline, absl::Now() + kDialPeriod))) {
-        if (absl::Now() >= tell_at && absl::Now() < deadline) {
-          TellSilence(deadline);
-          tell_at = absl::InfiniteFuture();
-        }
-        absl::MutexLock lock(&mu_);
-        if (closed_ || absl::Now() >= deadline) break;
-      }
+      PrepareContext(&context, options_.token,
+                     connected
+                         ? std::max(deadline - absl::Now(), patience.answer)
+                         : kLastTry);
       const grpc::Status status =
           (stub_.get()->*method)(&context, request, response);
       if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
           absl::Now() + backoff > deadline) {
-        return HeadStatus(status);
+        return HeadStatus(status, begin);
       }
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&closed_), backoff)) {
@@ -455,6 +462,19 @@ class ClientImpl : public Client {
       }
       backoff = std::min(backoff * 2, kMaxBackoff);
     }
+  }
+
+  // Whether there is a connection to the head; waits for one until `deadline`,
+  // or until this client is shut down.
+  bool AwaitHead(absl::Time begin, absl::Time deadline) {
+    while (!redialler_.AwaitConnected(
+        std::min(deadline, absl::Now() + kDialPeriod))) {
+      if (absl::Now() >= deadline) return false;
+      if (absl::Now() - begin >= kSilenceTime) TellSilence(deadline);
+      absl::MutexLock lock(&mu_);
+      if (closed_) return false;
+    }
+    return true;
   }
 
   // Nobody at a terminal should have to guess what a program waits for.
@@ -472,7 +492,20 @@ class ClientImpl : public Client {
                 .c_str());
   }
 
-  // What a call to the head came to; silence is told as such.
+  // What a request to the head came to; silence is told as such, with what to
+  // do.
+  absl::Status HeadStatus(const grpc::Status& status, absl::Time begin) const {
+    const absl::Status result = HeadStatus(status);
+    if (!absl::IsUnavailable(result)) return result;
+    return absl::UnavailableError(absl::StrCat(
+        result.message(), "; waited for ",
+        absl::FormatDuration(
+            absl::Trunc(absl::Now() - begin, absl::Milliseconds(100))),
+        ". 'miniray status --address ", options_.head_address,
+        "' says whether it lives, and how to go on with its cluster where it "
+        "was killed"));
+  }
+
   absl::Status HeadStatus(const grpc::Status& status) const {
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
         status.error_code() == grpc::StatusCode::UNAVAILABLE) {
@@ -493,8 +526,10 @@ class ClientImpl : public Client {
     auto pending = std::make_shared<Pending>();
     pending->request = std::move(request);
     PrepareContext(&pending->context, options_.token,
-                   (pending->request.min_version() > 0 ? kPostMortemTimeout
-                                                       : kHeadTimeout) +
+                   (pending->request.min_version() > 0
+                        ? kPostMortemTimeout
+                        : std::clamp(options_.reconnect_timeout,
+                                     kPostMortemTimeout, kAnswerTimeout)) +
                        absl::Milliseconds(pending->request.wait_ms()));
     pending->context.set_wait_for_ready(true);
     {
@@ -559,11 +594,16 @@ class ClientImpl : public Client {
     v1::HasPackageRequest request;
     request.set_package_id(id);
     v1::HasPackageResponse response;
-    MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::HasPackage, request, &response));
-    if (response.present()) return absl::OkStatus();
-    return Annotate(
-        UploadPackage(stub_.get(), options_.token, path, id),
-        absl::StrCat("send ", what, " to the head at ", options_.head_address));
+    const absl::Time deadline = absl::Now() + options_.reconnect_timeout;
+    absl::Status status;
+    do {  // What a head had of it when it was killed counts for nothing.
+      MR_RETURN_IF_ERROR(
+          Unary(&v1::Head::Stub::HasPackage, request, &response));
+      if (response.present()) return absl::OkStatus();
+      status = UploadPackage(stub_.get(), options_.token, path, id);
+    } while (absl::IsUnavailable(status) && absl::Now() < deadline);
+    return Annotate(status, absl::StrCat("send ", what, " to the head at ",
+                                         options_.head_address));
   }
 
   Options options_;

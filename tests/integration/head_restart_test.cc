@@ -2,15 +2,18 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -32,6 +35,7 @@
 namespace miniray {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -355,8 +359,9 @@ TEST(HeadRestartTest, WhoWaitsForADeadHeadIsTold) {
   absl::Status created = absl::UnknownError("");
   std::thread creator(
       [&] { created = driver.CreateActor<Counter>(Small("late")).status(); });
-  const std::string expected =
-      absl::StrCat("the head at ", real.address(), " does not answer; waiting");
+  // Of the minute of --reconnect_timeout, five seconds are over.
+  const std::string expected = absl::StrCat("the head at ", real.address(),
+                                            " does not answer; waiting 5");
   const bool told = Eventually(
       [&] { return absl::StrContains(ReadFile(file).value_or(""), expected); },
       absl::Seconds(15));
@@ -366,6 +371,77 @@ TEST(HeadRestartTest, WhoWaitsForADeadHeadIsTold) {
   real.StartHead();
   creator.join();
   EXPECT_THAT(created, IsOk());
+}
+
+// Without the flag it is a minute.
+TEST(HeadRestartTest, WhatIsAskedOfADeadHeadWaitsAsLongAsItsFlagSays) {
+  RealCluster real({.head_flags = {"--reconnect_timeout=2s"}});
+  Cluster driver = real.Connect();
+  const auto counter = driver.CreateActor<Counter>(Small("c"));
+  ASSERT_THAT(counter, IsOk());
+  const auto group = driver.CreatePlacementGroup({.bundles = {{.cpu = 0.01}}});
+  ASSERT_THAT(group, IsOk());
+  real.KillHead();
+  const std::vector<std::pair<const char*, std::function<absl::Status()>>>
+      requests = {
+          {"CreateActor",
+           [&] { return driver.CreateActor<Counter>(Small("d")).status(); }},
+          {"GetActor", [&] { return driver.GetActor<Counter>("c").status(); }},
+          {"CreatePlacementGroup",
+           [&] {
+             return driver.CreatePlacementGroup({.bundles = {{.cpu = 0.01}}})
+                 .status();
+           }},
+          {"GetInfo", [&] { return group->GetInfo().status(); }},
+          {"WaitReady", [&] { return group->WaitReady(absl::ZeroDuration()); }},
+          {"GetState", [&] { return driver.GetState().status(); }},
+          {"Kill", [&] { return counter->Kill(); }},
+          {"Remove", [&] { return group->Remove(); }}};
+  std::vector<std::thread> askers;
+  for (const auto& [name, ask] : requests) {
+    askers.emplace_back([&real, name = name, ask = ask] {
+      const absl::Time begin = absl::Now();
+      EXPECT_THAT(
+          ask(),
+          StatusIs(absl::StatusCode::kUnavailable,
+                   AllOf(HasSubstr(absl::StrCat("the head at ", real.address(),
+                                                " does not answer")),
+                         HasSubstr("waited for 2"),
+                         HasSubstr("miniray status --address"))))
+          << name;
+      const absl::Duration took = absl::Now() - begin;
+      EXPECT_GE(took, absl::Seconds(2)) << name;
+      EXPECT_LT(took, absl::Seconds(10)) << name;
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+  // What came to nothing did not happen.
+  real.StartHead();
+  EXPECT_THAT(driver.GetActor<Counter>("c"), IsOk());
+  EXPECT_THAT(driver.GetActor<Counter>("d"),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+// Who ends things waits less: it is mostly about to end itself.
+TEST(HeadRestartTest, AKillWaitsFiveSecondsForAHeadThatStandsStill) {
+  RealCluster real;
+  Cluster driver = real.Connect();
+  const auto counter = driver.CreateActor<Counter>(Small("c"));
+  ASSERT_THAT(counter, IsOk());
+  real.head().Signal(SIGSTOP);
+  // Until all its threads stand still.
+  int status = 0;
+  ASSERT_EQ(waitpid(real.head().pid(), &status, WUNTRACED), real.head().pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const absl::Time begin = absl::Now();
+  EXPECT_THAT(counter->Kill(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("does not answer"),
+                             HasSubstr("miniray status --address"))));
+  const absl::Duration took = absl::Now() - begin;
+  EXPECT_GE(took, absl::Seconds(5));
+  EXPECT_LT(took, absl::Seconds(12));
+  real.head().Signal(SIGCONT);
 }
 
 TEST(HeadRestartTest, AHeadThatStaysDeadForManyLeasesCostsNoActor) {

@@ -34,8 +34,9 @@ A head:
                       processes end soon after they have begun (default 30s) ...
   --long_life TIME    ... which is before they have lived so long (default 1m)
   --reconnect_timeout TIME  how long calls of drivers and actors wait for an
-                      actor that lives, or the head, while it cannot be reached
-                      (default 60s)
+                      actor that lives, and what they ask of the head for it,
+                      while it cannot be reached (default 60s); who kills an
+                      actor waits 5s for the head at most
   --session_life TIME how long an actor remembers the calls of a caller whose
                       connection broke, at least --reconnect_timeout (default
                       5m)
