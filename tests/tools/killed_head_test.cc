@@ -437,7 +437,10 @@ TEST_F(KilledHeadTest, APortThatTheClusterNeedsIsNotToBeAnother) {
   own.sin_port = htons(static_cast<uint16_t>(port));
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+  // Somebody's outgoing connection may have the port for a while.
+  ASSERT_TRUE(Eventually([&] {
+    return bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof(own)) == 0;
+  }));
   ASSERT_EQ(listen(fd.get(), 8), 0);
   const CommandResult result = StartAgain(address);
   EXPECT_EQ(result.exit_code, 1);
