@@ -22,6 +22,7 @@
 #include "proto/head.grpc.pb.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/base/background.h"
+#include "runtime/base/backoff.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/malloc.h"
@@ -442,7 +443,7 @@ class ClientImpl : public Client {
                      const Patience& patience) {
     const absl::Time begin = absl::Now();
     const absl::Time deadline = begin + patience.away;
-    absl::Duration backoff = kFirstBackoff;
+    Backoff backoff(kFirstBackoff, kMaxBackoff);
     while (true) {
       const bool connected = AwaitHead(begin, deadline);
       grpc::ClientContext context;
@@ -452,16 +453,24 @@ class ClientImpl : public Client {
                          : kLastTry);
       const grpc::Status status =
           (stub_.get()->*method)(&context, request, response);
-      if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
-          absl::Now() + backoff > deadline) {
-        return HeadStatus(status, begin);
+      bool again = false;
+      if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+        MR_ASSIGN_OR_RETURN(again, Pause(&backoff, deadline));
       }
-      absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&closed_), backoff)) {
-        return absl::CancelledError("the cluster connection was shut down");
-      }
-      backoff = std::min(backoff * 2, kMaxBackoff);
+      if (!again) return HeadStatus(status, begin);
     }
+  }
+
+  // Before another try. False: there is none before `deadline`. Errors:
+  // CANCELLED, this client was shut down.
+  absl::StatusOr<bool> Pause(Backoff* backoff, absl::Time deadline) {
+    const absl::Duration pause = backoff->Next();
+    if (absl::Now() + pause > deadline) return false;
+    absl::MutexLock lock(&mu_);
+    if (mu_.AwaitWithTimeout(absl::Condition(&closed_), pause)) {
+      return absl::CancelledError("the cluster connection was shut down");
+    }
+    return true;
   }
 
   // Whether there is a connection to the head; waits for one until `deadline`,
@@ -595,13 +604,20 @@ class ClientImpl : public Client {
     request.set_package_id(id);
     v1::HasPackageResponse response;
     const absl::Time deadline = absl::Now() + options_.reconnect_timeout;
+    Backoff backoff(kFirstBackoff, kMaxBackoff);
     absl::Status status;
-    do {  // What a head had of it when it was killed counts for nothing.
+    bool again = true;
+    while (again) {
       MR_RETURN_IF_ERROR(
           Unary(&v1::Head::Stub::HasPackage, request, &response));
       if (response.present()) return absl::OkStatus();
       status = UploadPackage(stub_.get(), options_.token, path, id);
-    } while (absl::IsUnavailable(status) && absl::Now() < deadline);
+      again = false;
+      // What a head had of it when it was killed counts for nothing.
+      if (absl::IsUnavailable(status)) {
+        MR_ASSIGN_OR_RETURN(again, Pause(&backoff, deadline));
+      }
+    }
     return Annotate(status, absl::StrCat("send ", what, " to the head at ",
                                          options_.head_address));
   }

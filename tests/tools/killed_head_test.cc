@@ -22,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
+#include "tests/runtime/base/loopback_port.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -61,27 +62,6 @@ size_t NumProcesses() {
 std::string PortOf(const std::string& address) {
   return address.substr(address.rfind(':') + 1);
 }
-
-// A port of 127.0.0.1 that somebody listens on.
-class BusyPort {
- public:
-  BusyPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in own = {};
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(own);
-    auto* const any = reinterpret_cast<sockaddr*>(&own);
-    EXPECT_EQ(bind(fd_.get(), any, size), 0);
-    EXPECT_EQ(listen(fd_.get(), 8), 0);
-    EXPECT_EQ(getsockname(fd_.get(), any, &size), 0);
-    port_ = absl::StrCat(ntohs(own.sin_port));
-  }
-  const std::string& port() const { return port_; }
-
- private:
-  ScopedFd fd_;
-  std::string port_;
-};
 
 class KilledHeadTest : public CommandTest {
  protected:
@@ -358,13 +338,13 @@ TEST_F(KilledHeadTest, AnotherClusterIsStartedWithAWarning) {
 }
 
 TEST_F(KilledHeadTest, AStartThatFailsLeavesNothing) {
-  const BusyPort busy;
+  const LoopbackPort busy;
   const std::string folder = runtime_dir() + "/state";
   setenv("MINIRAY_TOKEN", "secret", 1);
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{
-           {"--dashboard_port=-1", "--port", busy.port()},
-           {"--dashboard_port", busy.port(), "--port=0"},
+           {"--dashboard_port=-1", "--port", absl::StrCat(busy.number())},
+           {"--dashboard_port", absl::StrCat(busy.number()), "--port=0"},
            {"--dashboard_port=-1", "--port=7777", "--host=198.51.100.1"},
            {"--dashboard_port=-1", "--port=0", "--num_cpus=1",
             "--object_spill_dir=/proc/none"},
@@ -385,7 +365,7 @@ TEST_F(KilledHeadTest, AStartThatFailsLeavesNothing) {
 }
 
 TEST_F(KilledHeadTest, AStartThatFailsLeavesAClusterToGoOnWith) {
-  const BusyPort busy;
+  const LoopbackPort busy;
   const std::string folder = runtime_dir() + "/state";
   for (const bool own_folder : {false, true}) {
     const std::vector<std::string> state =
@@ -396,7 +376,7 @@ TEST_F(KilledHeadTest, AStartThatFailsLeavesAClusterToGoOnWith) {
     KillHead();
     for (const std::vector<std::string>& args :
          std::vector<std::vector<std::string>>{
-             {"--dashboard_port", busy.port()},
+             {"--dashboard_port", absl::StrCat(busy.number())},
              {"--num_cpus=1", "--object_spill_dir=/proc/none"},
              {"--num_cpus=1", "--object_spill_dir=/proc/none", "--block"}}) {
       std::vector<std::string> all = state;

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <httplib.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
+#include "tests/runtime/base/loopback_port.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -496,19 +495,11 @@ TEST_F(ReadyFdTest, DaemonLivesAsLongAsItsLifeline) {
 }
 
 TEST_F(ReadyFdTest, ALifelineThatEndsWhileTheHeadIsDialledIsNoticed) {
-  // Listens, and never answers.
-  ScopedFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in own = {};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(own);
-  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&own), size), 0);
-  ASSERT_EQ(listen(listener.get(), 8), 0);
-  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own), &size);
+  const LoopbackPort head;  // Listens, and never answers.
   const ScopedFd ended(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const auto daemon = Start({"start", "--block", "--lifeline_fd=4", "--address",
-                             absl::StrCat("127.0.0.1:", ntohs(own.sin_port))},
-                            {{4, ended.get()}});
+  const auto daemon = Start(
+      {"start", "--block", "--lifeline_fd=4", "--address", head.address()},
+      {{4, ended.get()}});
   // Less than the 10 s for which it would try.
   EXPECT_EQ(daemon->Wait(absl::Seconds(8)).exit_code, 0);
 }

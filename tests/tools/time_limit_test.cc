@@ -1,10 +1,7 @@
 // Every command has a time limit: a head that stands still, or a port where
 // nobody speaks, holds nobody up for longer, and the error says what to do.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +15,8 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
+#include "tests/runtime/base/loopback_port.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -33,28 +30,6 @@ constexpr int kTimeLimit = 124;
 constexpr absl::Duration kLimit = absl::Seconds(1);
 // Beyond the limit: to start the command, to end what it started in vain.
 constexpr absl::Duration kSlack = absl::Seconds(4);
-
-// Takes connections, and says nothing.
-class MutePort {
- public:
-  MutePort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd_.get(), 100), 0);
-    EXPECT_EQ(
-        getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size),
-        0);
-    address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
-  }
-  const std::string& address() const { return address_; }
-
- private:
-  ScopedFd fd_;
-  std::string address_;
-};
 
 // All that asks a head.
 const std::vector<std::vector<std::string>>& Questions() {
@@ -123,12 +98,12 @@ TEST_F(TimeLimitTest, QuestionsToAHeadThatStandsStill) {
 }
 
 TEST_F(TimeLimitTest, QuestionsToAPortWhereNobodySpeaks) {
-  const MutePort port;
+  const LoopbackPort port;  // Takes connections, and says nothing.
   EveryQuestionEndsInTime(port.address());
 }
 
 TEST_F(TimeLimitTest, AStartThatFindsNoHeadLeavesNothing) {
-  const MutePort port;
+  const LoopbackPort port;  // Takes connections, and says nothing.
   const std::string address = StartHead();
   const pid_t head = HeadPid();
   ASSERT_EQ(kill(head, SIGSTOP), 0);

@@ -1,8 +1,5 @@
 #include "runtime/base/net.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/files.h"
 #include "runtime/base/tcp_bind.h"
+#include "tests/runtime/base/loopback_port.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -131,20 +128,9 @@ TEST(NetTest, BindTcp) {
 TEST(NetTest, RefusesConnections) {
   const int port = FreePort("127.0.0.1").value();
   EXPECT_TRUE(RefusesConnections({"127.0.0.1", port}, absl::Seconds(5)));
-  ScopedFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(
-      bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-      0);
-  socklen_t size = sizeof(address);
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  ASSERT_EQ(listen(fd.get(), 1), 0);
-  EXPECT_FALSE(RefusesConnections({"127.0.0.1", ntohs(address.sin_port)},
-                                  absl::Seconds(5)));
+  const LoopbackPort taken;
   EXPECT_FALSE(
-      RefusesConnections({std::string(64, 'a'), 6380}, absl::Seconds(5)));
+      RefusesConnections({"127.0.0.1", taken.number()}, absl::Seconds(5)));
 }
 
 TEST(NetTest, Hostname) {

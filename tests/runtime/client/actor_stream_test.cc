@@ -3,20 +3,15 @@
 
 #include "runtime/client/actor_stream.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <atomic>
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
-#include "runtime/base/files.h"
+#include "tests/runtime/base/loopback_port.h"
 
 namespace miniray {
 namespace internal {
@@ -39,17 +34,8 @@ TEST(ActorStreamTest, TheLastChannelDiesInPeace) {
   // Each takes a second: so long gRPC takes to end its threads.
   constexpr int kRounds = 10, kStreams = 8;
   // Takes connections and says nothing, as a stopped process does.
-  const ScopedFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), generic, size), 0);
-  ASSERT_EQ(listen(listener.get(), 1024), 0);
-  ASSERT_EQ(getsockname(listener.get(), generic, &size), 0);
-  const std::string target =
-      absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  const LoopbackPort port;
+  const std::string target = port.address();
 
   auto user = std::make_shared<StreamCounter>();
   for (int round = 0; round < kRounds; ++round) {

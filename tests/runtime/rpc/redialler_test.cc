@@ -2,8 +2,6 @@
 
 #include "runtime/rpc/redialler.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -21,6 +18,7 @@
 #include "runtime/base/backoff.h"
 #include "runtime/base/files.h"
 #include "runtime/rpc/channel.h"
+#include "tests/runtime/base/loopback_port.h"
 
 namespace miniray {
 namespace {
@@ -28,20 +26,11 @@ namespace {
 // A port on which every connection is closed at once.
 class HangingUp {
  public:
-  HangingUp() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd_.get(), 100), 0);
-    EXPECT_EQ(
-        getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size),
-        0);
-    address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  HangingUp() {
     thread_ = std::thread([this] {
       while (true) {
-        const ScopedFd peer(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        const ScopedFd peer(
+            accept4(port_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
         if (!peer.valid()) return;
         absl::MutexLock lock(&mu_);
         times_.push_back(absl::Now());
@@ -49,18 +38,17 @@ class HangingUp {
     });
   }
   ~HangingUp() {
-    shutdown(fd_.get(), SHUT_RDWR);
+    shutdown(port_.fd(), SHUT_RDWR);
     thread_.join();
   }
-  const std::string& address() const { return address_; }
+  std::string address() const { return port_.address(); }
   std::vector<absl::Time> times() {
     absl::MutexLock lock(&mu_);
     return times_;
   }
 
  private:
-  ScopedFd fd_;
-  std::string address_;
+  LoopbackPort port_;
   absl::Mutex mu_;
   std::vector<absl::Time> times_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;

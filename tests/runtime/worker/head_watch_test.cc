@@ -2,10 +2,6 @@
 
 #include "runtime/worker/head_watch.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <memory>
 #include <string>
 
@@ -14,7 +10,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/files.h"
+#include "tests/runtime/base/loopback_port.h"
 
 namespace miniray {
 namespace {
@@ -30,30 +26,9 @@ const grpc::Status& Silence() {
   return *status;
 }
 
-// A port on loopback that takes connections, or refuses them.
-class Port {
- public:
-  explicit Port(bool listens)
-      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(
-        getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size),
-        0);
-    number_ = ntohs(address.sin_port);
-    if (listens) {
-      EXPECT_EQ(listen(fd_.get(), 1000), 0);
-    }
-  }
-  HostPort address() const { return {"127.0.0.1", number_}; }
-
- private:
-  ScopedFd fd_;  // Bound, so that nobody else gets the port.
-  int number_ = 0;
-};
+HostPort AddressOf(const LoopbackPort& port) {
+  return {"127.0.0.1", port.number()};
+}
 
 // A watch that is told of a silent head until it says that it is cut off.
 class Watched {
@@ -86,8 +61,8 @@ class Watched {
 };
 
 TEST(HeadWatchTest, ThreeLeasesOfSilenceCutTheNodeOff) {
-  const Port port(/*listens=*/true);
-  Watched watched({.head = port.address()});
+  const LoopbackPort port;
+  Watched watched({.head = AddressOf(port)});
   const absl::Duration took = watched.BeSilent(kPatience);
   // What lies between the making of the watch and its first news counts.
   EXPECT_GE(took, 2.5 * kLease);
@@ -96,22 +71,22 @@ TEST(HeadWatchTest, ThreeLeasesOfSilenceCutTheNodeOff) {
 }
 
 TEST(HeadWatchTest, TheSilenceIsAnOption) {
-  const Port port(/*listens=*/true);
-  Watched watched({.head = port.address(), .fence_after = 10 * kLease});
+  const LoopbackPort port;
+  Watched watched({.head = AddressOf(port), .fence_after = 10 * kLease});
   EXPECT_GE(watched.BeSilent(kPatience), 9 * kLease);
 }
 
 TEST(HeadWatchTest, AHeadThatIsGoneIsWaitedForLonger) {
-  const Port port(/*listens=*/false);
-  Watched watched({.head = port.address(), .headless_timeout = 12 * kLease});
+  const LoopbackPort port(LoopbackPort::kRefuses);
+  Watched watched({.head = AddressOf(port), .headless_timeout = 12 * kLease});
   const absl::Duration took = watched.BeSilent(kPatience);
   EXPECT_GE(took, 10 * kLease);
   EXPECT_LT(took, kPatience);
 }
 
 TEST(HeadWatchTest, AWordOfTheHeadEndsTheSilence) {
-  const Port port(/*listens=*/true);
-  Watched watched({.head = port.address(), .fence_after = 10 * kLease});
+  const LoopbackPort port;
+  Watched watched({.head = AddressOf(port), .fence_after = 10 * kLease});
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(watched.BeSilent(6 * kLease), absl::InfiniteDuration());
     // Also one that does not know the node any more was heard.
@@ -124,9 +99,9 @@ TEST(HeadWatchTest, AWordOfTheHeadEndsTheSilence) {
 
 // A time in which this process stood still is no silence of the head.
 TEST(HeadWatchTest, AStepCountsAsALeaseAtMost) {
-  const Port port(/*listens=*/true);
+  const LoopbackPort port;
   absl::Notification cut_off;
-  HeadWatch watch({.head = port.address(), .fence_after = 3 * kLease},
+  HeadWatch watch({.head = AddressOf(port), .fence_after = 3 * kLease},
                   [&](const std::string&) { cut_off.Notify(); });
   watch.OnRenewal(grpc::Status::OK, kLease);
   // Not a condition: this is the time that passes.
@@ -137,11 +112,11 @@ TEST(HeadWatchTest, AStepCountsAsALeaseAtMost) {
 
 // The thread that renews the lease must not wait for what follows from it.
 TEST(HeadWatchTest, NewsAreTakenWhileWhatRunsHereIsEnded) {
-  const Port port(/*listens=*/true);
+  const LoopbackPort port;
   absl::Notification ending, ended;
   bool in_time = false;
   {
-    HeadWatch watch({.head = port.address(), .fence_after = kLease},
+    HeadWatch watch({.head = AddressOf(port), .fence_after = kLease},
                     [&](const std::string&) {
                       if (ending.HasBeenNotified()) return;
                       ending.Notify();
