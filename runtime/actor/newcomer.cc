@@ -4,19 +4,26 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/base/refusal_log.h"
+#include "runtime/base/silence.h"
 #include "runtime/link/tcp_socket.h"
 
 namespace miniray {
 namespace internal {
 namespace {
 
-// 10 to 15 s.
-constexpr int kMaxTicks = 3;
+// 10 to 15 s by default.
+int MaxTicks() {
+  static const auto ticks = static_cast<int>(
+      std::ceil(absl::FDivDuration(absl::Seconds(15), SignOfLifePeriod())));
+  return ticks;
+}
 
 // How every connection of gRPC begins (HTTP/2 without TLS).
 constexpr absl::string_view kGrpcPreface = "PRI * HTTP/2.0\r\n\r\n";
@@ -74,7 +81,7 @@ void Newcomer::OnEvents(uint32_t events) {
 }
 
 void Newcomer::OnTick() {
-  if (++ticks_ < kMaxTicks || !fd_.valid()) return;
+  if (++ticks_ < MaxTicks() || !fd_.valid()) return;
   Refuse("it says too little");
   TurnAway();
 }

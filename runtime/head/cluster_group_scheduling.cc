@@ -16,10 +16,6 @@
 namespace miniray {
 namespace {
 
-// See cluster_state.h. Internal: they keep the queue fair, whatever the
-// cluster.
-constexpr absl::Duration kPatience = absl::Seconds(10);
-constexpr absl::Duration kHoldPeriod = absl::Seconds(30);
 // How often patience is looked at.
 constexpr absl::Duration kLookPeriod = absl::Seconds(1);
 // Where many groups wait, they are not tried at each change.
@@ -173,13 +169,13 @@ void ClusterState::HoldNodes() {
     if (sound) return;
     ReleaseHold();
   }
-  const auto impatient =
-      std::find_if(group_queue_.begin(), group_queue_.end(),
-                   [&](const auto& item) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                     const Group* group = &groups_.find(item.second)->second;
-                     return now >= group->waits_since + kPatience &&
-                            group->infeasible_since == absl::InfiniteFuture();
-                   });
+  const auto impatient = std::find_if(
+      group_queue_.begin(), group_queue_.end(),
+      [&](const auto& item) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        const Group* group = &groups_.find(item.second)->second;
+        return now >= group->waits_since + options_.group_patience &&
+               group->infeasible_since == absl::InfiniteFuture();
+      });
   if (impatient == group_queue_.end()) return;
   const Group& group = groups_.find(impatient->second)->second;
   // As if all actors but those in groups had ended.
@@ -210,7 +206,7 @@ void ClusterState::HoldNodes() {
     NodeChanged(*nodes[i], /*gained=*/false);
   }
   held_for_ = impatient->second;
-  hold_end_ = now + kHoldPeriod;
+  hold_end_ = now + options_.group_hold;
   LOG(INFO) << "placement group " << held_for_ << " has waited for "
             << absl::FormatDuration(now - group.waits_since)
             << ": nodes are held for it";

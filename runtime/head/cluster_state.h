@@ -49,6 +49,9 @@ class ClusterState {
     absl::Duration lease = absl::Seconds(10);
     absl::Duration driver_grace = absl::Seconds(2);
     absl::Duration infeasible_timeout = absl::Seconds(30);
+    // See Placement groups, below.
+    absl::Duration group_patience = absl::Seconds(10);
+    absl::Duration group_hold = absl::Seconds(30);
     absl::Duration max_restart_delay = absl::Seconds(30);
     absl::Duration long_life = absl::Minutes(1);
     // What nodes and drivers are told; max_reconnect_pause: a part of the lease
@@ -159,9 +162,10 @@ class ClusterState {
   // of their creation, and before jobs and actors; one that fits does not wait
   // behind an older one that does not, and neither do jobs and actors. So that
   // these do not take what is freed for ever, the nodes of the oldest group
-  // that would fit the nodes if they were empty are held for it after 10 s:
-  // nothing else starts there until it has its bundles. After 30 s the nodes to
-  // hold are chosen anew, in case actors that never end run on those.
+  // that would fit the nodes if they were empty are held for it after
+  // group_patience: nothing else starts there until it has its bundles. After
+  // group_hold the nodes to hold are chosen anew, in case actors that never end
+  // run on those.
   //
   // Bundles on a node that is lost are placed anew, in the group's old place in
   // the queue; the others stay where they are, with their actors. A group that

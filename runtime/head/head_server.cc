@@ -52,6 +52,8 @@ class HeadServerImpl : public HeadServer {
         state_({.lease = options.lease,
                 .driver_grace = options.driver_grace,
                 .infeasible_timeout = options.infeasible_timeout,
+                .group_patience = options.group_patience,
+                .group_hold = options.group_hold,
                 .max_restart_delay = options.max_restart_delay,
                 .long_life = options.long_life,
                 .reconnect_timeout = options.reconnect_timeout,

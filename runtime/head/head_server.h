@@ -32,6 +32,10 @@ class HeadServer {
     absl::Duration driver_grace = absl::Seconds(2);
     // An actor that no node could hold even when idle fails after this time.
     absl::Duration infeasible_timeout = absl::Seconds(30);
+    // A placement group that waits so long has nodes held for it; after
+    // group_hold they are chosen anew.
+    absl::Duration group_patience = absl::Seconds(10);
+    absl::Duration group_hold = absl::Seconds(30);
     // Of an actor whose processes end soon after they have begun: before
     // long_life.
     absl::Duration max_restart_delay = absl::Seconds(30);

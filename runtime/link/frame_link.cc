@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/base/background.h"
+#include "runtime/base/silence.h"
 
 namespace miniray {
 namespace internal {
@@ -21,11 +24,16 @@ namespace {
 constexpr size_t kBufferBytes = 64 << 10;
 // So much of one link, and the others have their turn.
 constexpr size_t kTurnBytes = 4 << 20;
-constexpr int kMaxSilentTicks = 4;
 constexpr int kMaxLingeringTicks = 2;
 constexpr uint32_t kAlive = 0;
 constexpr uint32_t kReading = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kHeaderBytes = 8;
+
+int MaxSilentTicks() {
+  static const auto ticks = static_cast<int>(
+      std::ceil(absl::FDivDuration(SilenceTimeout(), SignOfLifePeriod())));
+  return ticks;
+}
 
 // Lowest byte first, whatever this machine's order is.
 void Store(uint32_t value, char* to) {
@@ -353,9 +361,10 @@ void FrameLink::OnTick() {
   }
   if (std::exchange(heard_, false)) {
     silent_ticks_ = 0;
-  } else if (++silent_ticks_ >= kMaxSilentTicks) {
+  } else if (++silent_ticks_ >= MaxSilentTicks()) {
     End(absl::UnavailableError(
-        "the other process has given no sign of life for 20 s"));
+        absl::StrCat("the other process has given no sign of life for ",
+                     absl::FormatDuration(SilenceTimeout()))));
   }
 }
 

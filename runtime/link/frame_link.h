@@ -47,7 +47,8 @@ class FrameLink : public LinkLoopUser,
   static constexpr uint32_t kLastKind = 255;
 
   enum class Side {
-    // Ends the link when nothing came for some 20 s: the peer stands still.
+    // Ends the link when nothing came for SilenceTimeout: the peer stands
+    // still.
     kCaller,
     // Says that it lives when it has nothing else to say.
     kServer,

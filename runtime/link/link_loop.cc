@@ -12,6 +12,9 @@
 #include <ctime>
 #include <utility>
 
+#include "absl/time/time.h"
+#include "runtime/base/silence.h"
+
 namespace miniray {
 namespace internal {
 
@@ -102,6 +105,7 @@ void LinkLoop::Run() {
   pthread_setname_np(pthread_self(), "miniray-link");
   // Timers are late by 50 us otherwise.
   prctl(PR_SET_TIMERSLACK, 1000UL);
+  const auto between_ticks = absl::ToChronoNanoseconds(SignOfLifePeriod());
   constexpr int kEvents = 64;
   epoll_event ready[kEvents];
   bool ticking = false;
@@ -131,7 +135,7 @@ void LinkLoop::Run() {
     if (!later_.empty() && Clock::now() >= later_at_) RunLater();
     if (ticking && Clock::now() < tick) continue;
     ticking = Tick(/*due=*/ticking);
-    tick = Clock::now() + kTick;
+    tick = Clock::now() + between_ticks;
   }
 }
 

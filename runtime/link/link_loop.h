@@ -26,7 +26,7 @@ class LinkLoopUser {
   virtual ~LinkLoopUser() = default;
   // events: of epoll, edge-triggered; 0 after a Kick.
   virtual void OnEvents(uint32_t events) = 0;
-  // Every kTick.
+  // Every SignOfLifePeriod (runtime/base/silence.h), 5 s.
   virtual void OnTick() {}
   // After a Later.
   virtual void OnLater() {}
@@ -35,7 +35,6 @@ class LinkLoopUser {
 // Thread-safe.
 class LinkLoop {
  public:
-  static constexpr std::chrono::seconds kTick{5};
   // Long enough for a few dozen calls to come together, short beside the
   // wake-ups that each of them would cost alone.
   static constexpr std::chrono::microseconds kLater{20};

@@ -11,15 +11,19 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "runtime/base/net.h"
+#include "runtime/base/silence.h"
 
 namespace miniray {
 namespace internal {
 namespace {
 
 // So long what was sent to a peer may stay without an acknowledgement, as for
-// gRPC's connections (ConfigureServer). Internal: who calls dials anew.
-constexpr int kUserTimeoutMs = 120000;
+// gRPC's connections (ConfigureServer); two minutes by default.
+int UserTimeoutMs() {
+  return static_cast<int>(absl::ToInt64Milliseconds(6 * SilenceTimeout()));
+}
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -114,7 +118,7 @@ ScopedFd DialTcp(const std::string& address) {
 
 void PrepareAccepted(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UserTimeoutMs());
 }
 
 std::string PeerName(int fd) {

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/client_context.h"
 #include "runtime/base/files.h"
+#include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -19,10 +20,8 @@
 namespace miniray {
 namespace {
 
-// Bounds against hanging, beyond what either takes; who has less time gives a
-// deadline.
-constexpr absl::Duration kAskTimeout = absl::Seconds(20);
-// A large file on a slow line may take its time.
+// A bound against hanging; who has less time gives a deadline. A large file on
+// a slow line may take its time.
 constexpr absl::Duration kSendTimeout = absl::Minutes(30);
 constexpr int64_t kChunkBytes = 1 << 20;
 
@@ -34,7 +33,7 @@ absl::Status UploadPackage(v1::Head::Stub* stub, const std::string& token,
   {
     grpc::ClientContext context;
     PrepareContext(&context, token,
-                   std::min(kAskTimeout, deadline - absl::Now()));
+                   std::min(SilenceTimeout(), deadline - absl::Now()));
     v1::HasPackageRequest request;
     request.set_package_id(package_id);
     v1::HasPackageResponse response;

@@ -10,6 +10,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "runtime/base/refusal_log.h"
+#include "runtime/base/silence.h"
 #include "runtime/base/token.h"
 #include "runtime/base/version.h"
 #include "runtime/rpc/fault_injector.h"
@@ -25,11 +26,17 @@ absl::string_view WithoutPatch(absl::string_view version) {
   return version.substr(0, version.rfind('.'));
 }
 
+// Within it a dialled connection is there; longer on a network that is so slow.
+constexpr absl::Duration kMinDialTime = absl::Seconds(5);
+
+int Milliseconds(absl::Duration time) {
+  return static_cast<int>(absl::ToInt64Milliseconds(time));
+}
+
 // Its own pauses are as long as the longest of a Redialler, so that the two do
 // not dial in turn. They are for calls that wait without one.
 grpc::ChannelArguments DialledByOthers() {
-  const int pause_ms =
-      static_cast<int>(absl::ToInt64Milliseconds(kMaxRedialPause));
+  const int pause_ms = Milliseconds(kMaxRedialPause);
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, pause_ms);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, pause_ms);
@@ -49,13 +56,14 @@ std::shared_ptr<grpc::Channel> MakeChannelWith(grpc::ChannelArguments args,
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Internal: a peer that vanished is noticed within 20 s; what an operator
-  // sets is the lease, and how long calls wait then.
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  // A ping after the one half, whose answer may take the other.
+  const int half_ms = Milliseconds(SilenceTimeout() / 2);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, half_ms);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half_ms);
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+              Milliseconds(std::max(kMinDialTime, SilenceTimeout() / 4)));
   const std::shared_ptr<grpc::ChannelCredentials> credentials =
       ClientCredentials(&args);
   if (auto faults = FaultInterceptors(); !faults.empty()) {
@@ -86,15 +94,21 @@ void ConfigureServer(grpc::ServerBuilder* builder) {
   builder->SetMaxSendMessageSize(kMaxMessageBytes);
   // Without it a second server could share the port instead of failing.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Half of what the least patient peer takes.
   builder->AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      Milliseconds(kMinSilenceTimeout / 4));
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Who connects and says nothing, or half of a TLS handshake, is not kept.
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20000);
-  // A peer whose machine vanished is noticed within two minutes; one that is
-  // paused for less (a debugger, Ctrl-Z) is not taken for it.
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 60000);
+  builder->AddChannelArgument(
+      GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+      Milliseconds(std::max(SilenceTimeout(), kDefaultSilenceTimeout)));
+  // A peer whose machine vanished is noticed within two minutes, six times the
+  // timeout; one that is paused for less (a debugger, Ctrl-Z) is not taken for
+  // it.
+  const int patience_ms = Milliseconds(3 * SilenceTimeout());
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, patience_ms);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, patience_ms);
 }
 
 void AddToken(grpc::ClientContext* context, const std::string& token) {

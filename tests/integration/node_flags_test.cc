@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -52,6 +53,10 @@ class Target {
     std::puts(line.c_str());
     std::fflush(stdout);
   }
+  std::string Variable(const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    return value == nullptr ? "" : value;
+  }
   // Starts a process that leaves the actor's group, without the mark by which
   // the daemon would find it, and holds the actor's output open. Returns its
   // pid.
@@ -72,8 +77,8 @@ class Target {
   std::string memory_;
 };
 MINIRAY_ACTOR(Target, Constructor<>, &Target::Pid, &Target::IgnoreStops,
-              &Target::Wait, &Target::Take, &Target::Print,
-              &Target::LeaveChild);
+              &Target::Wait, &Target::Take, &Target::Print, &Target::LeaveChild,
+              &Target::Variable);
 
 TEST(MemoryLimitTest, BeyondItTheActorIsKilledAndItsCallerToldOfWhat) {
   // Any machine uses more.
@@ -204,6 +209,40 @@ TEST(LogFlagsTest, AnActorsOutputIsKeptInSoManyFilesOfThatSize) {
     EXPECT_GT(text->size(), 4096 - kLineBytes) << full;
   }
   EXPECT_FALSE(std::filesystem::exists(log + ".3"));
+}
+
+// The node's own connections and those of what runs there have one setting.
+TEST(SilenceTimeoutTest, ActorsInheritThatOfTheirNode) {
+  RealCluster real({.num_nodes = 0, .head_flags = {"--silence_timeout=30s"}});
+  real.AddNode({"--num_cpus=1", "--silence_timeout=90s"});
+  Cluster driver = real.Connect();
+  const auto target = driver.CreateActor<Target>({});
+  ASSERT_THAT(target, IsOk());
+  EXPECT_THAT(
+      target->Call<&Target::Variable>("MINIRAY_SILENCE_TIMEOUT").Get(kPatience),
+      IsOkAndHolds("1m30s"));
+}
+
+// Where there is no room for one beside what goes on, a group is served all the
+// same, and soon.
+TEST(GroupPatienceTest, NodesAreHeldForAGroupAfterIt) {
+  RealCluster real({.num_nodes = 0, .head_flags = {"--group_patience=500ms"}});
+  real.AddNode({"--num_cpus=2"});
+  Cluster driver = real.Connect();
+  const auto occupant = driver.CreateActor<Target>({.resources = {.cpu = 1}});
+  ASSERT_THAT(occupant, IsOk());
+  ASSERT_THAT(occupant->WaitReady(kPatience), IsOk());
+  const auto group = driver.CreatePlacementGroup(
+      {.strategy = PlacementStrategy::kPack, .bundles = {{.cpu = 2}}});
+  ASSERT_THAT(group, IsOk());
+  // It looks every second. Not a condition: nothing that can be seen changes.
+  absl::SleepFor(absl::Seconds(3));
+  const auto late = driver.CreateActor<Target>({.resources = {.cpu = 1}});
+  ASSERT_THAT(late, IsOk());
+  EXPECT_THAT(late->WaitReady(absl::Seconds(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ASSERT_THAT(occupant->Kill(), IsOk());
+  EXPECT_THAT(group->WaitReady(kPatience), IsOk());
 }
 
 TEST(DrainTimeoutTest, OutputThatSomethingElseHoldsOpenIsReadSoLong) {

@@ -2,6 +2,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/time/time.h"
+#include "runtime/base/silence.h"
 
 ABSL_FLAG(bool, head, false, "Start a head.");
 ABSL_FLAG(std::string, host, "127.0.0.1", "IP address the head listens on.");
@@ -25,6 +26,12 @@ ABSL_FLAG(absl::Duration, max_reconnect_pause, absl::Seconds(1),
           "Longest pause between two tries to reach the head.");
 ABSL_FLAG(absl::Duration, infeasible_timeout, absl::Seconds(30),
           "After it, what no node could ever hold fails.");
+ABSL_FLAG(absl::Duration, group_patience, absl::Seconds(10),
+          "What a placement group waits before nodes are held for it.");
+ABSL_FLAG(absl::Duration, group_hold, absl::Seconds(30),
+          "How long the same nodes are held for a placement group.");
+ABSL_FLAG(absl::Duration, silence_timeout, miniray::kDefaultSilenceTimeout,
+          "A connection whose other end is silent for so long is made anew.");
 ABSL_FLAG(int64_t, max_state_bytes, int64_t{64} << 20,
           "Of the state that one actor saves.");
 ABSL_FLAG(std::string, address, "", "HOST:PORT of the head.");

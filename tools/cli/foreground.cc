@@ -24,6 +24,7 @@
 #include "runtime/base/malloc.h"
 #include "runtime/base/net.h"
 #include "runtime/base/process_records.h"
+#include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/dashboard_server.h"
 #include "runtime/head/head_server.h"
@@ -139,6 +140,8 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
                          .lease = options.lease,
                          .driver_grace = options.driver_grace,
                          .infeasible_timeout = options.infeasible_timeout,
+                         .group_patience = options.group_patience,
+                         .group_hold = options.group_hold,
                          .max_restart_delay = options.max_restart_delay,
                          .long_life = options.long_life,
                          .reconnect_timeout = options.reconnect_timeout,
@@ -247,6 +250,14 @@ std::string WarnOfKilledHeads(const HeadState& state) {
                       Advice(killed[0]));
 }
 
+// What this process starts inherits it. Comes before all connections.
+void UseSilenceTimeout(const StartOptions& options) {
+  if (!options.silence_timeout.has_value()) return;
+  setenv(kSilenceTimeoutVariable,
+         absl::FormatDuration(*options.silence_timeout).c_str(),
+         /*replace=*/1);
+}
+
 absl::Status RunHead(const CommandLine& line, StartOptions options,
                      const Session& session, ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(std::string token, GivenToken());
@@ -255,6 +266,7 @@ absl::Status RunHead(const CommandLine& line, StartOptions options,
   if (state.resumes) {
     MR_RETURN_IF_ERROR(RecallHeadFlags(line, state.folder));
     MR_ASSIGN_OR_RETURN(options, ReadStartOptions(line));
+    UseSilenceTimeout(options);
   }
   token = state.token;
   if (token.empty() && !IsLoopback(state.host)) token = NewToken();
@@ -386,6 +398,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
 absl::Status Run(const CommandLine& line, const StartOptions& options,
                  ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const Session session, OpenSession(options));
+  UseSilenceTimeout(options);
   return options.head ? RunHead(line, options, session, ready)
                       : RunDaemon(options, session, ready);
 }

@@ -31,17 +31,29 @@ void Warn(const ReadyMessage& message) {
 absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
                         const StopEvents& stop) {
   const absl::Time deadline = absl::Now() + options.timeout;
-  MR_ASSIGN_OR_RETURN(
-      Child head,
-      Child::Spawn(
-          StartArguments(
-              line,
-              {"head", "host", "port", "dashboard_port", "state_dir", "lease",
-               "driver_grace", "infeasible_timeout", "max_restart_delay",
-               "long_life", "reconnect_timeout", "session_life",
-               "max_reconnect_pause", "max_state_bytes", "package_limit",
-               "token_file", "tls_dir", "inject_faults"}),
-          Child::Mode::kDetached, "the head"));
+  MR_ASSIGN_OR_RETURN(Child head,
+                      Child::Spawn(StartArguments(line, {"head",
+                                                         "host",
+                                                         "port",
+                                                         "dashboard_port",
+                                                         "state_dir",
+                                                         "lease",
+                                                         "driver_grace",
+                                                         "infeasible_timeout",
+                                                         "group_patience",
+                                                         "group_hold",
+                                                         "silence_timeout",
+                                                         "max_restart_delay",
+                                                         "long_life",
+                                                         "reconnect_timeout",
+                                                         "session_life",
+                                                         "max_reconnect_pause",
+                                                         "max_state_bytes",
+                                                         "package_limit",
+                                                         "token_file",
+                                                         "tls_dir",
+                                                         "inject_faults"}),
+                                   Child::Mode::kDetached, "the head"));
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
                       head.AwaitReady(options.timeout, stop.signal_fd()));
   std::string description = DescribeHead(message);
@@ -84,6 +96,7 @@ absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                                         "answer_timeout",
                                                         "fetch_timeout",
                                                         "drain_timeout",
+                                                        "silence_timeout",
                                                         "stop_grace",
                                                         "job_stop_grace",
                                                         "package_cache_bytes",

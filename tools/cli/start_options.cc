@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
+#include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 #include "runtime/rpc/fault_injector.h"
@@ -83,6 +84,8 @@ const std::vector<std::string>& HeadFlags() {
                                    "lease",
                                    "driver_grace",
                                    "infeasible_timeout",
+                                   "group_patience",
+                                   "group_hold",
                                    "max_restart_delay",
                                    "long_life",
                                    "reconnect_timeout",
@@ -123,6 +126,9 @@ absl::Status ReadHeadPeriods(StartOptions* options) {
       {"driver_grace", FLAGS_driver_grace, &options->driver_grace, kNone},
       {"infeasible_timeout", FLAGS_infeasible_timeout,
        &options->infeasible_timeout, kNone},
+      {"group_patience", FLAGS_group_patience, &options->group_patience, kNone},
+      {"group_hold", FLAGS_group_hold, &options->group_hold,
+       absl::Milliseconds(100)},
       {"max_restart_delay", FLAGS_max_restart_delay,
        &options->max_restart_delay, kNone},
       {"long_life", FLAGS_long_life, &options->long_life, kNone},
@@ -139,6 +145,19 @@ absl::Status ReadHeadPeriods(StartOptions* options) {
         ": must not be less than --reconnect_timeout (",
         absl::FormatDuration(options->reconnect_timeout),
         "), or an actor forgets calls that their caller still waits for"));
+  }
+  return absl::OkStatus();
+}
+
+// Of both. What a head was told it also tells the one that goes on for it.
+absl::Status ReadSilenceTimeout(const CommandLine& line,
+                                StartOptions* options) {
+  absl::Duration timeout;
+  MR_RETURN_IF_ERROR(
+      ReadPeriods({{"silence_timeout", FLAGS_silence_timeout, &timeout,
+                    kMinSilenceTimeout, kMaxSilenceTimeout}}));
+  if (line.Has("silence_timeout") || timeout != kDefaultSilenceTimeout) {
+    options->silence_timeout = timeout;
   }
   return absl::OkStatus();
 }
@@ -305,6 +324,7 @@ absl::StatusOr<StartOptions> ReadStartOptions(const CommandLine& line) {
   MR_RETURN_IF_ERROR(options.head ? ReadHeadOptions(line, &options)
                                   : ReadDaemonOptions(line, &options));
   MR_RETURN_IF_ERROR(ReadNodeOptions(line, &options));
+  MR_RETURN_IF_ERROR(ReadSilenceTimeout(line, &options));
   MR_RETURN_IF_ERROR(CheckTimeoutFlag(line));
   options.timeout = TimeLimit(line, options.connect_timeout + kStartTime);
   options.block = absl::GetFlag(FLAGS_block);

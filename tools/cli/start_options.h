@@ -31,6 +31,8 @@ struct StartOptions {
   absl::Duration lease;
   absl::Duration driver_grace;
   absl::Duration infeasible_timeout;
+  absl::Duration group_patience;
+  absl::Duration group_hold;
   absl::Duration max_restart_delay;
   absl::Duration long_life;
   absl::Duration reconnect_timeout;
@@ -62,6 +64,7 @@ struct StartOptions {
   int64_t object_store_bytes = 0;
   std::string object_spill_dir;  // Absolute; empty: the default.
 
+  std::optional<absl::Duration> silence_timeout;  // None: not asked for.
   absl::Duration timeout;  // Of the start, in the background.
   bool block = false;
   int ready_fd = -1;

@@ -45,6 +45,10 @@ A head:
                       more than a quarter of --lease or --driver_grace
   --infeasible_timeout TIME  after it, what no node could ever hold fails
                       (default 30s)
+  --group_patience TIME  what a placement group waits before nodes are held for
+                      it, where nothing younger starts then (default 10s) ...
+  --group_hold TIME   ... and how long they are, before they are chosen anew, in
+                      case what runs there never ends (default 30s)
   --package_limit N   bytes of programs and folders that it keeps (default
                       20 GiB); those least recently used, and needed by no
                       living actor or job, are removed beyond it
@@ -98,6 +102,12 @@ A worker daemon:
                       is restarted again and again the last 10 are kept
 
 Both:
+  --silence_timeout TIME  a connection whose other end gives no sign of life for
+                      so long is made anew, 2s to 24h (default:
+                      $MINIRAY_SILENCE_TIMEOUT, else 20s). A daemon's actors
+                      and jobs inherit it; other programs take the variable.
+                      Longer on a network that stands still at times; less
+                      than 20s for all of a cluster or for none
   --timeout SECONDS   time limit of the start (default: 20 more than
                       --connect_timeout); what was started is ended then. Not
                       with --block
@@ -234,6 +244,9 @@ const std::vector<Verb>& Verbs() {
                    "lease",
                    "driver_grace",
                    "infeasible_timeout",
+                   "group_patience",
+                   "group_hold",
+                   "silence_timeout",
                    "max_restart_delay",
                    "long_life",
                    "reconnect_timeout",
