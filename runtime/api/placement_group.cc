@@ -3,14 +3,23 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
 namespace {
 
-// Of one request; the head may be another one by the next.
-constexpr absl::Duration kMaxWait = absl::Seconds(10);
+// What is asked for with no time is a record, not a wait.
+constexpr absl::Duration kLeastWait = absl::Milliseconds(1);
+constexpr absl::Duration kMostWait = absl::Hours(1);
+
+absl::Status NotReady(const std::string& id, absl::Duration timeout,
+                      absl::string_view why) {
+  return absl::DeadlineExceededError(
+      absl::StrCat("the placement group ", id, " is not ready after ",
+                   absl::FormatDuration(timeout), ": ", why));
+}
 
 }  // namespace
 
@@ -20,9 +29,14 @@ absl::Status PlacementGroup::WaitReady(absl::Duration timeout) const {
   request.set_placement_group_id(id_);
   while (true) {
     request.set_wait_ms(absl::ToInt64Milliseconds(
-        std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kMaxWait)));
-    MR_ASSIGN_OR_RETURN(const v1::PlacementGroupInfo info,
-                        client_->GetPlacementGroup(request));
+        std::clamp(deadline - absl::Now(), kLeastWait, kMostWait)));
+    const absl::StatusOr<v1::PlacementGroupInfo> found =
+        client_->GetPlacementGroup(request);
+    if (absl::IsDeadlineExceeded(found.status())) {
+      return NotReady(id_, timeout, found.status().message());
+    }
+    MR_RETURN_IF_ERROR(found.status());
+    const v1::PlacementGroupInfo& info = *found;
     if (info.state() == v1::PLACEMENT_GROUP_STATE_CREATED) {
       return absl::OkStatus();
     }
@@ -31,9 +45,7 @@ absl::Status PlacementGroup::WaitReady(absl::Duration timeout) const {
           "the placement group ", id_, " has ended: ", info.cause()));
     }
     if (absl::Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("the placement group ", id_, " is not ready after ",
-                       absl::FormatDuration(timeout), ": it ", info.cause()));
+      return NotReady(id_, timeout, absl::StrCat("it ", info.cause()));
     }
     request.set_min_version(info.version() + 1);
   }

@@ -27,6 +27,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/malloc.h"
 #include "runtime/base/net.h"
+#include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
 #include "runtime/client/actor_connection.h"
@@ -44,9 +45,12 @@ namespace miniray {
 namespace internal {
 namespace {
 
-// What a head that is there may take to answer, at least, however short a time
-// it may be away.
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(20);
+// What a head that is there may take to answer, however short a time its asker
+// has.
+constexpr absl::Duration kLeastAnswer = absl::Seconds(2);
+// Of one question that waits for a change; the head may be another one by the
+// next.
+constexpr absl::Duration kMaxWait = absl::Seconds(10);
 constexpr absl::Duration kReconnectTimeout = absl::Seconds(60);
 // Of the last try, which is for the reason: mostly it fails at once.
 constexpr absl::Duration kLastTry = absl::Milliseconds(100);
@@ -193,20 +197,26 @@ class ClientImpl : public Client {
   absl::Status WaitUntilAlive(const ActorIdentity& actor,
                               absl::Duration timeout) override {
     const absl::Time deadline = absl::Now() + timeout;
+    const auto not_up = [&](absl::string_view why) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(actor.ToString(), " is not up after ",
+                       absl::FormatDuration(timeout), ": ", why));
+    };
     int64_t version = 0;
     while (true) {
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left =
+          std::max(deadline - absl::Now(), absl::ZeroDuration());
       v1::GetActorRequest request;
       request.set_actor_id(actor.actor_id);
       request.set_min_version(version);
-      request.set_wait_ms(absl::ToInt64Milliseconds(std::clamp(
-          left, absl::ZeroDuration(), absl::Duration(absl::Seconds(10)))));
+      request.set_wait_ms(absl::ToInt64Milliseconds(std::min(left, kMaxWait)));
       v1::GetActorResponse response;
       // A head that is started again right now is no reason to give up.
-      MR_RETURN_IF_ERROR(Unary(
-          &v1::Head::Stub::GetActor, request, &response,
-          {.away = AtMost(std::max(left, kAnswerTimeout)),
-           .answer = kAnswerTimeout + absl::Milliseconds(request.wait_ms())}));
+      const absl::Status status =
+          Unary(&v1::Head::Stub::GetActor, request, &response,
+                Within(left, request.wait_ms()));
+      if (IsTooLate(status, left)) return not_up(status.message());
+      MR_RETURN_IF_ERROR(status);
       const v1::ActorInfo& info = response.actor();
       if (info.state() == v1::ACTOR_STATE_ALIVE) return absl::OkStatus();
       if (info.state() == v1::ACTOR_STATE_DEAD) {
@@ -214,10 +224,8 @@ class ClientImpl : public Client {
             actor.ToString(), ": the actor is dead: ", info.cause()));
       }
       if (absl::Now() >= deadline) {
-        return absl::DeadlineExceededError(absl::StrCat(
-            actor.ToString(), " is not up after ",
-            absl::FormatDuration(timeout), ": ",
-            info.cause().empty() ? "its process starts" : info.cause()));
+        return not_up(info.cause().empty() ? "its process starts"
+                                           : info.cause());
       }
       version = info.version() + 1;
     }
@@ -316,13 +324,23 @@ class ClientImpl : public Client {
     return std::move(*response.mutable_group());
   }
 
+  // wait_ms, if there is one: all the time that the caller has.
+  // DEADLINE_EXCEEDED: the head was silent for as long.
   absl::StatusOr<v1::PlacementGroupInfo> GetPlacementGroup(
       const v1::GetPlacementGroupRequest& request) override {
+    const absl::Duration left = request.wait_ms() > 0
+                                    ? absl::Milliseconds(request.wait_ms())
+                                    : absl::InfiniteDuration();
+    v1::GetPlacementGroupRequest once = request;
+    once.set_wait_ms(
+        std::min(request.wait_ms(), absl::ToInt64Milliseconds(kMaxWait)));
     v1::GetPlacementGroupResponse response;
-    MR_RETURN_IF_ERROR(Unary(
-        &v1::Head::Stub::GetPlacementGroup, request, &response,
-        {.away = options_.reconnect_timeout,
-         .answer = kAnswerTimeout + absl::Milliseconds(request.wait_ms())}));
+    const absl::Status status = Unary(&v1::Head::Stub::GetPlacementGroup, once,
+                                      &response, Within(left, once.wait_ms()));
+    if (IsTooLate(status, left)) {
+      return absl::DeadlineExceededError(status.message());
+    }
+    MR_RETURN_IF_ERROR(status);
     return std::move(*response.mutable_group());
   }
 
@@ -395,7 +413,7 @@ class ClientImpl : public Client {
     v1::GetActorResponse response;
     MR_RETURN_IF_ERROR(Unary(&v1::Head::Stub::GetActor, request, &response,
                              {.away = AtMost(timeout),
-                              .answer = std::min(timeout, kAnswerTimeout)}));
+                              .answer = std::min(timeout, SilenceTimeout())}));
     return response.actor();
   }
 
@@ -417,12 +435,26 @@ class ClientImpl : public Client {
 
   // How long a request waits.
   struct Patience {
-    absl::Duration away;                     // While nobody is there.
-    absl::Duration answer = kAnswerTimeout;  // For one who is, at least.
+    absl::Duration away;                       // While nobody is there.
+    absl::Duration answer = SilenceTimeout();  // For one who is, at least.
   };
 
   absl::Duration AtMost(absl::Duration limit) const {
     return std::min(limit, options_.reconnect_timeout);
+  }
+
+  // Of who has so much time, for a question that the head may keep for a part
+  // of it before it answers.
+  Patience Within(absl::Duration left, int64_t wait_ms) const {
+    const absl::Duration wait = absl::Milliseconds(wait_ms);
+    return {.away = AtMost(left),
+            .answer = wait + std::min(std::max(left - wait, kLeastAnswer),
+                                      SilenceTimeout())};
+  }
+  // Whether it was the time of the asker that ended, and not what a head may be
+  // away.
+  bool IsTooLate(const absl::Status& status, absl::Duration left) const {
+    return absl::IsUnavailable(status) && left < options_.reconnect_timeout;
   }
 
   template <class Request, class Response>
@@ -538,7 +570,7 @@ class ClientImpl : public Client {
                    (pending->request.min_version() > 0
                         ? kPostMortemTimeout
                         : std::clamp(options_.reconnect_timeout,
-                                     kPostMortemTimeout, kAnswerTimeout)) +
+                                     kPostMortemTimeout, SilenceTimeout())) +
                        absl::Milliseconds(pending->request.wait_ms()));
     pending->context.set_wait_for_ready(true);
     {

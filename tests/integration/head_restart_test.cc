@@ -393,7 +393,7 @@ TEST(HeadRestartTest, WhatIsAskedOfADeadHeadWaitsAsLongAsItsFlagSays) {
                  .status();
            }},
           {"GetInfo", [&] { return group->GetInfo().status(); }},
-          {"WaitReady", [&] { return group->WaitReady(absl::ZeroDuration()); }},
+          {"WaitReady", [&] { return group->WaitReady(); }},
           {"GetState", [&] { return driver.GetState().status(); }},
           {"Kill", [&] { return counter->Kill(); }},
           {"Remove", [&] { return group->Remove(); }}};
@@ -420,6 +420,42 @@ TEST(HeadRestartTest, WhatIsAskedOfADeadHeadWaitsAsLongAsItsFlagSays) {
   EXPECT_THAT(driver.GetActor<Counter>("c"), IsOk());
   EXPECT_THAT(driver.GetActor<Counter>("d"),
               StatusIs(absl::StatusCode::kNotFound));
+}
+
+// Their own time bounds those who wait for an actor or a group, not the flag.
+TEST(HeadRestartTest, WhoHasLittleTimeDoesNotWaitForTheHeadBeyondIt) {
+  RealCluster real;  // It would be waited for for a minute.
+  Cluster driver = real.Connect();
+  const auto counter = driver.CreateActor<Counter>(
+      {.resources = {.cpu = 0, .custom = {{"unicorn", 1}}}});
+  ASSERT_THAT(counter, IsOk());
+  const auto group = driver.CreatePlacementGroup({.bundles = {{.cpu = 1e6}}});
+  ASSERT_THAT(group, IsOk());
+  constexpr absl::Duration kTime = absl::Milliseconds(300);
+  const auto ask = [&](absl::Duration most, const std::string& state) {
+    const auto in_time = [&](const auto& waits, const std::string& what) {
+      const absl::Time begin = absl::Now();
+      EXPECT_THAT(
+          waits.WaitReady(kTime),
+          StatusIs(
+              absl::StatusCode::kDeadlineExceeded,
+              AllOf(HasSubstr(what), HasSubstr("after 300ms: "),
+                    HasSubstr(absl::StrCat("the head at ", real.address())))))
+          << state;
+      EXPECT_LT(absl::Now() - begin, most) << state << ": " << what;
+    };
+    in_time(*counter, "is not up");
+    in_time(*group, "is not ready");
+  };
+  real.head().Signal(SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(waitpid(real.head().pid(), &status, WUNTRACED), real.head().pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  // One that is there has 2 s for its answer.
+  ask(absl::Seconds(8), "it stands still");
+  real.head().Signal(SIGCONT);
+  real.KillHead();
+  ask(absl::Seconds(2), "it is dead");
 }
 
 // Who ends things waits less: it is mostly about to end itself.
