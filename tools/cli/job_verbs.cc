@@ -43,8 +43,9 @@ is removed when it ends: what shall stay goes to an absolute path.
                       refuse a larger folder (default 524288000)
   --timeout SECONDS   wait no longer (default: for ever); the job goes on
   --head_patience SECONDS
-                      how long to wait for a head that does not answer; it may
-                      be started again (default 60)
+                      how long to wait for a head that does not answer, also
+                      to send it the program; it may be started again (default
+                      60)
   --wait              the default
 )";
 

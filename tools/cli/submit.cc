@@ -92,23 +92,46 @@ absl::StatusOr<ScopedFd> TemporaryFile() {
   return fd;
 }
 
+// Asks the head for something, and again while it does not answer. Errors:
+// DEADLINE_EXCEEDED, not before `deadline`; those of AwaitHead.
+template <class Ask>
+absl::Status AskUntilAnswered(Patience* patience, absl::Time deadline,
+                              const Ask& ask) {
+  Cancellation never;
+  while (true) {
+    const absl::Status status = ask();
+    if (status.ok()) {
+      patience->Answered();
+      return status;
+    }
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(status.message());
+    }
+    MR_RETURN_IF_ERROR(AwaitHead(status, patience, &never));
+  }
+}
+
+// What a head had of it when it was killed counts for nothing.
 absl::Status Send(HeadClient* head, const std::string& path,
                   const std::string& package_id, const std::string& what,
-                  absl::Time deadline) {
-  const absl::Status status = head->Explain(ToGrpcStatus(
-      UploadPackage(head->stub(), head->token(), path, package_id, deadline)));
+                  Patience* patience, absl::Time deadline) {
+  const absl::Status status = AskUntilAnswered(patience, deadline, [&] {
+    return head->Explain(ToGrpcStatus(UploadPackage(
+        head->stub(), head->token(), path, package_id, deadline)));
+  });
   return Annotate(status, absl::StrCat("send ", what));
 }
 
 // Sends program and folder; fills their ids in.
 absl::Status Upload(HeadClient* head, SubmitOptions* options,
-                    absl::Time deadline) {
+                    Patience* patience, absl::Time deadline) {
   MR_ASSIGN_OR_RETURN(
       const std::string program,
       FindProgram(options->spec.command(0), options->working_dir));
   MR_ASSIGN_OR_RETURN(const std::string package_id, Sha256OfFile(program));
   options->spec.set_package_id(package_id);
-  MR_RETURN_IF_ERROR(Send(head, program, package_id, program, deadline));
+  MR_RETURN_IF_ERROR(
+      Send(head, program, package_id, program, patience, deadline));
   if (options->working_dir.empty()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const ScopedFd archive, TemporaryFile());
   absl::StatusOr<ArchiveSummary> packed =
@@ -126,30 +149,19 @@ absl::Status Upload(HeadClient* head, SubmitOptions* options,
   const std::string path = absl::StrCat("/proc/self/fd/", archive.get());
   MR_ASSIGN_OR_RETURN(const std::string folder_id, Sha256OfFile(path));
   options->spec.set_folder_id(folder_id);
-  return Send(head, path, folder_id, options->working_dir, deadline);
+  return Send(head, path, folder_id, options->working_dir, patience, deadline);
 }
 
-// Asks again while nobody answers: the job's id makes that safe. Errors:
-// DEADLINE_EXCEEDED, not before `deadline`.
+// The job's id makes it safe to ask again.
 absl::Status Submit(HeadClient* head, const v1::JobSpec& spec,
                     Patience* patience, absl::Time deadline) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
-  Cancellation never;
-  while (true) {
+  return AskUntilAnswered(patience, deadline, [&] {
     v1::SubmitJobResponse response;
-    const absl::Status status =
-        head->Call(&v1::Head::Stub::SubmitJob, request, &response,
-                   std::min(kQuestionTimeout, deadline - absl::Now()));
-    if (status.ok()) {
-      patience->Answered();
-      return status;
-    }
-    if (absl::Now() >= deadline) {
-      return absl::DeadlineExceededError(status.message());
-    }
-    MR_RETURN_IF_ERROR(AwaitHead(status, patience, &never));
-  }
+    return head->Call(&v1::Head::Stub::SubmitJob, request, &response,
+                      std::min(kQuestionTimeout, deadline - absl::Now()));
+  });
 }
 
 bool Ended(const v1::JobInfo& job) {
@@ -270,14 +282,15 @@ int RunSubmit(const CommandLine& line, SubmitOptions options) {
   const absl::Time deadline = absl::Now() + limit;
   auto head = HeadClient::FromFlags();
   if (!head.ok()) return Fail(head.status());
-  if (const absl::Status status = Upload(head->get(), &options, deadline);
+  Patience patience = PatienceWith(**head, options.head_patience);
+  if (const absl::Status status =
+          Upload(head->get(), &options, &patience, deadline);
       !status.ok()) {
     return FailToSubmit(status, deadline);
   }
   const std::string& job_id = options.spec.job_id();
   options.spec.set_submitter(Submitter());
   options.spec.set_submission_id(NewId("submission"));
-  Patience patience = PatienceWith(**head, options.head_patience);
   if (const absl::Status status =
           Submit(head->get(), options.spec, &patience, deadline);
       !status.ok()) {
