@@ -1,166 +1,32 @@
-// `miniray submit` and `miniray job`, with real processes.
+// `miniray submit` and `miniray job`, with real processes: states, output, and
+// what people read.
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/files.h"
-#include "runtime/base/process_records.h"
+#include "tests/tools/jobs_testutil.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
-
-class JobsTest : public CommandTest {
- protected:
-  void SetUp() override {
-    CommandTest::SetUp();
-    address_ = StartHead();
-    setenv("MINIRAY_ADDRESS", address_.c_str(), 1);
-    daemon_ = StartDaemon(address_, {"--num_cpus=4"});
-  }
-  void TearDown() override {
-    unsetenv("MINIRAY_ADDRESS");
-    CommandTest::TearDown();
-  }
-
-  static std::vector<std::string> Shell(std::vector<std::string> flags,
-                                        const std::string& script) {
-    flags.insert(flags.begin(), "submit");
-    flags.insert(flags.end(), {"--", "sh", "-c", script});
-    return flags;
-  }
-  // Runs a script as a job.
-  static CommandResult Submit(const std::string& script,
-                              std::vector<std::string> flags = {}) {
-    return Run(Shell(std::move(flags), script));
-  }
-  static nlohmann::json Job(const std::string& id) {
-    const CommandResult result = Run({"job", "status", id, "--format", "json"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return nlohmann::json::parse(result.out, nullptr, false);
-  }
-  static std::string StateOf(const std::string& id) {
-    return Job(id).value("state", "");
-  }
-  static bool EventuallyIn(const std::string& id, const std::string& state) {
-    return Eventually([&] { return StateOf(id) == "JOB_STATE_" + state; });
-  }
-  static pid_t HeadPid() {
-    const auto records = ListProcessRecords();
-    for (const ProcessRecord& record : records.value()) {
-      if (record.role == ProcessRole::kHead) return record.pid;
-    }
-    ADD_FAILURE() << "there is no head";
-    return 0;
-  }
-  // Whether a process has a connection to the head.
-  bool IsConnected(pid_t pid) const {
-    std::set<std::string> sockets;
-    std::error_code error;
-    for (const auto& fd : std::filesystem::directory_iterator(
-             absl::StrCat("/proc/", pid, "/fd"), error)) {
-      const std::string target =
-          std::filesystem::read_symlink(fd.path(), error).string();
-      sockets.insert(target);
-    }
-    const std::string port = absl::StrFormat(
-        ":%04X", std::stoi(address_.substr(address_.rfind(':') + 1)));
-    for (const char* table : {"tcp", "tcp6"}) {
-      const std::string text =
-          ReadFile(absl::StrCat("/proc/", pid, "/net/", table)).value_or("");
-      for (absl::string_view line : absl::StrSplit(text, '\n')) {
-        // Number, own address, the other's, state (1: established), ...
-        const std::vector<absl::string_view> fields =
-            absl::StrSplit(line, ' ', absl::SkipEmpty());
-        if (fields.size() > 9 && absl::EndsWith(fields[2], port) &&
-            fields[3] == "01" &&
-            sockets.contains(absl::StrCat("socket:[", fields[9], "]"))) {
-          return true;
-        }
-      }
-    }
-    return false;
-  }
-  // Where it was, once the one that was killed is gone.
-  void StartTheHeadAgain() const {
-    const std::string port = address_.substr(address_.rfind(':') + 1);
-    EXPECT_TRUE(Eventually([&] {
-      return Run({"start", "--head", "--port", port, "--dashboard_port=-1"})
-                 .exit_code == 0;
-    }));
-  }
-  // Folders of jobs on the node.
-  std::vector<std::string> JobFolders() const {
-    std::vector<std::string> found;
-    std::error_code error;
-    for (const auto& session :
-         std::filesystem::directory_iterator(runtime_dir(), error)) {
-      for (const auto& job : std::filesystem::directory_iterator(
-               session.path() / "jobs", error)) {
-        found.push_back(job.path().string());
-      }
-    }
-    return found;
-  }
-
-  // Files of packages on the node, each with its inode and time of birth, which
-  // another one with the same name has not.
-  std::set<std::string> FetchedPackages() const {
-    std::set<std::string> found;
-    std::error_code error;
-    for (const auto& session :
-         std::filesystem::directory_iterator(runtime_dir(), error)) {
-      // The head's own are what it was sent.
-      if (absl::StartsWith(session.path().filename().string(), "head-")) {
-        continue;
-      }
-      for (const auto& file : std::filesystem::directory_iterator(
-               session.path() / "packages", error)) {
-        struct statx info;
-        if (file.is_regular_file() &&
-            statx(AT_FDCWD, file.path().c_str(), 0, STATX_INO | STATX_BTIME,
-                  &info) == 0) {
-          found.insert(absl::StrCat(file.path().filename().string(), " ",
-                                    info.stx_ino, " ", info.stx_btime.tv_sec,
-                                    ".", info.stx_btime.tv_nsec));
-        }
-      }
-    }
-    return found;
-  }
-
-  std::string address_;
-  pid_t daemon_ = 0;
-};
 
 TEST_F(JobsTest, TheCommandShowsTheOutputAndExitsWithTheJobsCode) {
   CommandResult result = Submit("echo out; echo err >&2", {"--job_id=good"});
@@ -197,127 +63,6 @@ TEST_F(JobsTest, WhatCannotRunSaysWhy) {
   EXPECT_EQ(result.exit_code, 126);
   EXPECT_THAT(result.err, AllOf(HasSubstr("could not be started"),
                                 HasSubstr("Exec format error")));
-}
-
-TEST_F(JobsTest, TheWorkingFolderTravels) {
-  const std::string folder = runtime_dir() + "/folder";
-  ASSERT_TRUE(MakeDirectories(folder + "/data").ok());
-  ASSERT_TRUE(MakeDirectories(folder + "/.git").ok());
-  ASSERT_TRUE(WriteFileAtomically(folder + "/data/in", "content\n").ok());
-  ASSERT_TRUE(WriteFileAtomically(folder + "/.git/secret", "x").ok());
-  ASSERT_TRUE(WriteFileAtomically(folder + "/run.sh",
-                                  "#!/bin/sh\npwd\ncat data/in\nls -A\n"
-                                  "echo \"$0 $1\"\necho mark > data/in\n",
-                                  0755)
-                  .ok());
-  // Found in the folder, where it is not in this one.
-  for (int i = 0; i < 2; ++i) {
-    const CommandResult result =
-        Run({"submit", "--working_dir", folder, "--", "./run.sh", "--flag"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    // The same again: no job sees what another one left.
-    EXPECT_THAT(result.out, HasSubstr("\ncontent\ndata\nrun.sh\n"));
-    EXPECT_THAT(result.out, HasSubstr("--flag\n"));
-    EXPECT_THAT(result.out, Not(HasSubstr(folder)));
-  }
-  EXPECT_EQ(ReadFile(folder + "/data/in").value(), "content\n");
-  EXPECT_TRUE(Eventually([this] { return JobFolders().empty(); }));
-}
-
-// An unchanged folder is sent to the head once, and fetched by the node once.
-TEST_F(JobsTest, TheWorkingFolderIsCached) {
-  const std::string folder = runtime_dir() + "/folder";
-  ASSERT_TRUE(MakeDirectories(folder).ok());
-  ASSERT_TRUE(WriteFileAtomically(folder + "/in", "first\n").ok());
-  const std::vector<std::string> command = {
-      "submit", "--working_dir", folder, "--timeout=20", "--", "cat", "in"};
-  CommandResult result = Run(command);
-  EXPECT_EQ(result.out, "first\n") << result.err;
-  const std::set<std::string> fetched = FetchedPackages();
-  // The folder, and the program.
-  EXPECT_EQ(fetched.size(), 2);
-
-  // Now nothing can be sent.
-  setenv("MINIRAY_FAULTS", "Head/PutPackage:drop_request=1", 1);
-  result = Run(command);
-  EXPECT_EQ(result.out, "first\n") << result.err;
-  ASSERT_TRUE(WriteFileAtomically(folder + "/in", "second\n").ok());
-  result = Run(command);
-  unsetenv("MINIRAY_FAULTS");
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(FetchedPackages(), fetched);
-
-  result = Run(command);
-  EXPECT_EQ(result.out, "second\n") << result.err;
-  EXPECT_EQ(FetchedPackages().size(), fetched.size() + 1);
-}
-
-// Plug-ins in the folder, named on the program's own command line.
-TEST_F(JobsTest, PluginsTravelWithTheWorkingFolder) {
-  const std::string folder = runtime_dir() + "/folder";
-  ASSERT_TRUE(MakeDirectories(folder).ok());
-  for (const std::string name :
-       {"libguest_plugin.so", "libbroken_plugin.so", "libold_abi_plugin.so"}) {
-    std::filesystem::copy_file(RunfilePath("tests/runtime/worker/" + name),
-                               folder + "/" + name);
-  }
-  auto submit = [&](const std::string& job_id,
-                    const std::vector<std::string>& plugin) {
-    std::vector<std::string> command = {"submit",
-                                        "--working_dir",
-                                        folder,
-                                        "--job_id",
-                                        job_id,
-                                        "--",
-                                        RunfilePath("tests/tools/job_program")};
-    command.insert(command.end(), plugin.begin(), plugin.end());
-    command.insert(command.end(), {"knows", "miniray::Guest"});
-    return Run(command);
-  };
-  CommandResult result = submit("without", {});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("the actor does not know it"));
-  result = submit("with", {"--plugin", "libguest_plugin.so"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("the actor knows it"));
-  result = submit("broken", {"--plugin", "libbroken_plugin.so"});
-  EXPECT_EQ(result.exit_code, 2);
-  nlohmann::json job = Job("broken");
-  EXPECT_EQ(job["state"], "JOB_STATE_FAILED");
-  EXPECT_THAT(std::string(job["cause"]),
-              AllOf(HasSubstr("plug-in libbroken_plugin.so"),
-                    HasSubstr("elsewhere::NobodyHasThis(int)")));
-  result = submit("old", {"--plugin", "libold_abi_plugin.so"});
-  EXPECT_EQ(result.exit_code, 2);
-  job = Job("old");
-  EXPECT_EQ(job["state"], "JOB_STATE_FAILED");
-  EXPECT_THAT(std::string(job["cause"]),
-              AllOf(HasSubstr("plug-in libold_abi_plugin.so"),
-                    ContainsRegex("built for .*C\\+\\+ ABI [0-9]+/0"),
-                    ContainsRegex("this program is .*/1,")));
-  // The node bears all of it.
-  EXPECT_EQ(kill(daemon_, 0), 0);
-  result = submit("again", {"--plugin", "libguest_plugin.so"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("the actor knows it"));
-}
-
-TEST_F(JobsTest, ATooLargeFolderIsRefusedBeforeItIsSent) {
-  const std::string folder = runtime_dir() + "/folder";
-  ASSERT_TRUE(MakeDirectories(folder).ok());
-  ASSERT_TRUE(
-      WriteFileAtomically(folder + "/big", std::string(3 << 20, 'x')).ok());
-  const CommandResult result =
-      Run({"submit", "--working_dir", folder, "--max_folder_bytes=1000000",
-           "--", "true"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("big (3.0 MiB)"),
-                                HasSubstr("--max_folder_bytes")));
-  EXPECT_EQ(Run({"job", "list", "--format=json"}).out, "[]\n");
-  EXPECT_EQ(
-      Run({"submit", "--working_dir", folder + "/no", "--", "true"}).exit_code,
-      1);
 }
 
 TEST_F(JobsTest, Environment) {
@@ -470,136 +215,6 @@ TEST_F(JobsTest, APendingJobWhoseSubmitterVanishedEndsAllTheSame) {
   EXPECT_EQ(StateOf("stopped"), "JOB_STATE_STOPPED");
 }
 
-TEST_F(JobsTest, ALostNodeFailsItsJob) {
-  const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
-  ASSERT_EQ(waiting->ReadLine(), "started");
-  ASSERT_EQ(kill(daemon_, SIGKILL), 0);
-  const CommandResult result = waiting->Wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("was lost"));
-  EXPECT_EQ(StateOf("j"), "JOB_STATE_FAILED");
-  const CommandResult logs = Run({"job", "logs", "j"});
-  EXPECT_EQ(logs.exit_code, 1);
-  EXPECT_THAT(logs.err, AllOf(HasSubstr("the log of job j is on node"),
-                              HasSubstr("/j.log")));
-}
-
-TEST_F(JobsTest, AHeadThatIsKilledAndStartedAgainLosesNoJob) {
-  const std::string file = runtime_dir() + "/go";
-  const auto waiting =
-      Start(Shell({"--job_id=j", "--num_cpus=3"},
-                  absl::StrCat("echo started; while [ ! -e ", file,
-                               " ]; do sleep 0.05; done; echo ended; exit 5")));
-  ASSERT_EQ(waiting->ReadLine(), "started");
-  ASSERT_EQ(Submit("echo second", {"--no_wait", "--job_id=k", "--num_cpus=2"})
-                .exit_code,
-            0);
-  ASSERT_EQ(kill(HeadPid(), SIGKILL), 0);
-  StartTheHeadAgain();
-  EXPECT_EQ(StateOf("j"), "JOB_STATE_RUNNING");
-  EXPECT_EQ(StateOf("k"), "JOB_STATE_PENDING");
-  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
-  const CommandResult result = waiting->Wait(absl::Seconds(60));
-  EXPECT_EQ(result.exit_code, 5) << result.err;
-  EXPECT_EQ(result.out, "ended\n") << result.err;
-  EXPECT_TRUE(EventuallyIn("k", "SUCCEEDED"));
-}
-
-TEST_F(JobsTest, WhoFollowsALogGoesOnAfterARestartOfTheHead) {
-  const std::string file = runtime_dir() + "/go";
-  const auto script = [&](const std::string& before) {
-    return absl::StrCat(before, "while [ ! -e ", file,
-                        " ]; do sleep 0.05; done; echo four; echo five");
-  };
-  ASSERT_EQ(Submit(script(""), {"--no_wait", "--job_id=silent"}).exit_code, 0);
-  ASSERT_EQ(Submit(script("echo one; echo two; echo three; "),
-                   {"--no_wait", "--job_id=says"})
-                .exit_code,
-            0);
-  ASSERT_TRUE(EventuallyIn("silent", "RUNNING"));
-  ASSERT_TRUE(Eventually([] {
-    return Run({"logs", "says"}).out == "one\ntwo\nthree\n";
-  }));
-  // One that has read nothing yet, one that is in the middle, and one that does
-  // not know the beginning.
-  const auto silent = Start({"job", "logs", "silent", "--follow"});
-  const auto all = Start({"job", "logs", "says", "--follow"});
-  const auto tail = Start({"job", "logs", "says", "--follow", "--tail=1"});
-  for (const char* line : {"one", "two", "three"}) {
-    ASSERT_EQ(all->ReadLine(), line);
-  }
-  ASSERT_EQ(tail->ReadLine(), "three");
-  ASSERT_TRUE(Eventually([&] { return IsConnected(silent->pid()); }));
-  // A question to the head takes longer than the rest of the way to its answer.
-  EXPECT_EQ(StateOf("silent"), "JOB_STATE_RUNNING");
-  ASSERT_EQ(kill(HeadPid(), SIGKILL), 0);
-  StartTheHeadAgain();
-  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
-  for (const auto& [program, what] : {std::pair(silent.get(), "silent"),
-                                      {all.get(), "all"},
-                                      {tail.get(), "tail"}}) {
-    const CommandResult result = program->Wait(absl::Seconds(60));
-    EXPECT_EQ(result.exit_code, 0) << what << ": " << result.err;
-    EXPECT_EQ(result.out, "four\nfive\n") << what << ": " << result.err;
-    EXPECT_THAT(result.err,
-                HasSubstr(absl::StrCat("the head at ", address_,
-                                       " does not answer; waiting for it up "
-                                       "to 60 s")))
-        << what;
-  }
-}
-
-TEST_F(JobsTest, AHeadThatIsAwayIsWaitedForOnce) {
-  const auto waiting = Start(
-      Shell({"--job_id=j", "--head_patience=3"}, "echo started; sleep 100"));
-  ASSERT_EQ(waiting->ReadLine(), "started");
-  const absl::Time begin = absl::Now();
-  ASSERT_EQ(kill(HeadPid(), SIGKILL), 0);
-  const CommandResult result = waiting->Wait();
-  const absl::Duration waited = absl::Now() - begin;
-  EXPECT_GE(waited, absl::Seconds(3));
-  EXPECT_LT(waited, absl::Seconds(6)) << result.err;
-  EXPECT_EQ(result.exit_code, 1);
-  const std::vector<std::string> parts =
-      absl::StrSplit(result.err, "waiting for it up to 3 s\n");
-  EXPECT_EQ(parts.size(), 2) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("job j: waited 3 s: no head answers at"));
-}
-
-TEST_F(JobsTest, AHeadThatIsStoppedIsNotWaitedFor) {
-  const auto running = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
-  ASSERT_EQ(running->ReadLine(), "started");
-  const auto pending =
-      Start(Shell({"--job_id=k", "--num_cpus=99", "--head_patience=1000"}, ""));
-  ASSERT_TRUE(Eventually([] {
-    return absl::StrContains(Run({"job", "list"}).out, "no node has that much");
-  }));
-  const auto follower = Start({"logs", "j", "--follow"});
-  ASSERT_EQ(follower->ReadLine(), "started");
-  ASSERT_EQ(kill(HeadPid(), SIGTERM), 0);
-  for (const auto& [program, what] :
-       {std::pair(running.get(), "job j ends with its cluster: "),
-        {pending.get(), "job k ends with its cluster: "},
-        {follower.get(), ""}}) {
-    const CommandResult result = program->Wait();
-    EXPECT_EQ(result.exit_code, 1) << what;
-    EXPECT_THAT(result.err, HasSubstr(absl::StrCat(
-                                "miniray: ", what, "the head at ", address_,
-                                " was stopped, and its cluster has ended")));
-  }
-}
-
-TEST_F(JobsTest, WhoWaitsForAJobHearsThatTheClusterWasStopped) {
-  const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
-  ASSERT_EQ(waiting->ReadLine(), "started");
-  ASSERT_EQ(Run({"stop"}).exit_code, 0);
-  const CommandResult result = waiting->Wait();
-  // Which of the two it hears of first.
-  EXPECT_THAT(result.exit_code, AnyOf(1, 128 + SIGTERM)) << result.err;
-  EXPECT_THAT(result.err, AnyOf(HasSubstr("job j ends with its cluster"),
-                                HasSubstr("node was stopped")));
-}
-
 TEST_F(JobsTest, OutputThatTheDiskDoesNotTakeIsMissed) {
   // What the node needs for it is there.
   ASSERT_EQ(Submit("true").exit_code, 0);
@@ -647,14 +262,6 @@ TEST_F(JobsTest, StatusOfARunningJobTellsWhatOfItsOutputIsLost) {
   EXPECT_EQ(StateOf("j"), "JOB_STATE_RUNNING");
   EXPECT_THAT(Job("j").value("cause", ""), lost);
   EXPECT_EQ(Run({"job", "stop", "j"}).exit_code, 0);
-}
-
-TEST_F(JobsTest, AStoppedNodeFailsItsJob) {
-  const auto waiting = Start(Shell({"--job_id=j"}, "echo started; sleep 100"));
-  ASSERT_EQ(waiting->ReadLine(), "started");
-  ASSERT_EQ(kill(daemon_, SIGTERM), 0);
-  EXPECT_TRUE(EventuallyIn("j", "FAILED"));
-  EXPECT_THAT(waiting->Wait().err, HasSubstr("node was stopped"));
 }
 
 TEST_F(JobsTest, LogsFollowUntilTheEnd) {
