@@ -82,7 +82,9 @@ class WorkerDaemon {
   // Errors: UNAVAILABLE, nobody answers there within connect_timeout.
   // CANCELLED, `cancelled` said so. UNAUTHENTICATED, the token is wrong.
   // UNIMPLEMENTED, the head is of another version. INVALID_ARGUMENT, not an
-  // address. Call it before the process starts threads that fork.
+  // address; or GPUs that cannot be had: $CUDA_VISIBLE_DEVICES names fewer than
+  // `resources` has, or one of them twice. Call it before the process starts
+  // threads that fork.
   static absl::StatusOr<std::unique_ptr<WorkerDaemon>> Start(Options options);
 
   virtual ~WorkerDaemon() = default;
