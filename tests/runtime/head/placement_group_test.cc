@@ -1,9 +1,14 @@
 // Placement groups in ClusterState, with a clock that stands still.
 
+#include <glog/logging.h>
+
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -17,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 constexpr auto kPack = v1::PLACEMENT_STRATEGY_PACK;
 constexpr auto kSpread = v1::PLACEMENT_STRATEGY_SPREAD;
@@ -487,6 +493,54 @@ TEST_F(PlacementGroupTest, NodesWithActorsThatNeverEndAreNotHeldForEver) {
   EXPECT_THAT(NodesOf("big"), ElementsAre("n3"));
   Create("b", 1);
   EXPECT_EQ(Info("b").node_id(), "n1");
+}
+
+// Each time that nodes are held for a group is a line in the log.
+class HoldLines : public google::LogSink {
+ public:
+  HoldLines() { google::AddLogSink(this); }
+  ~HoldLines() override { google::RemoveLogSink(this); }
+  void send(google::LogSeverity, const char*, const char*, int,
+            const google::LogMessageTime&, const char* message,
+            size_t size) override {
+    const absl::string_view line(message, size);
+    if (absl::StrContains(line, "nodes are held for it")) {
+      lines_.emplace_back(line);
+    }
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+TEST_F(PlacementGroupTest, PatienceAndHoldAreOptions) {
+  std::destroy_at(&state_);
+  std::construct_at(&state_,
+                    ClusterState::Options{.lease = absl::Hours(1),
+                                          .group_patience = absl::Seconds(3),
+                                          .group_hold = absl::Seconds(5),
+                                          .clock = [this] { return now_; }});
+  HoldLines held;
+  AddNode("n", 2);
+  Create("stays", 1);
+  CreateGroup("big", kPack, {2});
+  const auto pass = [this](int seconds) {
+    for (int i = 0; i < seconds; ++i) Advance(absl::Seconds(1));
+  };
+  pass(2);
+  Create("a", 1);
+  EXPECT_EQ(StateOf("a"), v1::ACTOR_STATE_STARTING);
+  Exited("n", "a");
+  // It looks every second, or a little later.
+  pass(3);
+  EXPECT_THAT(held.lines(), SizeIs(1));
+  Create("b", 1);
+  EXPECT_EQ(StateOf("b"), v1::ACTOR_STATE_PENDING);
+  pass(2);
+  EXPECT_THAT(held.lines(), SizeIs(1));
+  pass(5);
+  EXPECT_THAT(held.lines(), SizeIs(2));
 }
 
 // --- Waiting for a record.
