@@ -592,7 +592,8 @@ absl::Status CheckWorkerWeight(int worker_id, double weight) {
 absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const Cluster& cluster, absl::string_view strategy,
     const StrategyOptions& options, const ServerOptions& server_options,
-    const ActorOptions& actor_options) {
+    const ActorOptions& actor_options, std::vector<AnyActorHandle>* shards) {
+  if (shards != nullptr) shards->clear();
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<SyncStrategy> made,
                       StrategyRegistry::Get().Create(strategy, options));
   MR_RETURN_IF_ERROR(Validate(server_options));
@@ -606,7 +607,7 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
   if (made->TakesGradients()) AddGradientThreads(server_options, &actor);
   if (server_options.num_shards > 1) {
     return CreateShardedServer(cluster, std::string(strategy), options,
-                               server_options, actor);
+                               server_options, actor, shards);
   }
   return cluster.CreateActor<ParameterServer>(
       actor, std::string(strategy), options, server_options, ShardRole());

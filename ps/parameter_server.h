@@ -155,14 +155,19 @@ class ParameterServer {
 
   absl::StatusOr<SyncStats> GetStats() const;
 
-  // Returns all that a state_dir would hold, for a checkpoint of the caller's.
-  // Errors: FAILED_PRECONDITION, several shards, or a strategy that takes
-  // gradients.
+  // Returns all that a state_dir would hold, for a checkpoint of the caller's;
+  // with several shards, that of all of them, of one time.
+  // Errors: FAILED_PRECONDITION, a strategy that takes gradients.
   absl::StatusOr<std::string> ExportState() const;
 
   // Goes on from a state of ExportState. Workers keep the weights that they
-  // have. Errors: INVALID_ARGUMENT, the bytes are none.
-  // FAILED_PRECONDITION, as above, or the state is another strategy's.
+  // have. With several shards all of them do, or none.
+  //
+  // Errors: INVALID_ARGUMENT, the bytes are none, or of another model than the
+  // server's. FAILED_PRECONDITION, as above, or the state is another
+  // strategy's, or of a server with another number of shards, or without
+  // weights where this one has some. RESOURCE_EXHAUSTED and others, it cannot
+  // be saved (state_dir).
   absl::Status ImportState(const std::string& bytes);
 
   // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
@@ -219,6 +224,9 @@ class ParameterServer {
   Outcome StartPart(const std::vector<AnyActorHandle>& workers,
                     const std::string& id);
   Outcome SetPart(const ReadOnly<WeightMessage>& part, const std::string& id);
+  // Prepares a state of the shard's own ExportState, whose weights have this
+  // id; one without weights (an empty id) is the shard's at once.
+  Outcome ImportPart(const std::string& bytes, const std::string& id);
   // What is prepared is the shard's state from now on. Idempotent.
   absl::Status CommitPart(const std::string& id);
   // It is not, and never was. reset: the strategy forgets what it remembers.
@@ -289,6 +297,8 @@ class ParameterServer {
   // It refers to the server's tensors.
   absl::StatusOr<ServerState> StateNow() const;
   absl::Status TakeState(ServerState state);
+  // What ImportState is given, if this server or shard can go on from it.
+  absl::StatusOr<ServerState> ReadState(const std::string& bytes) const;
   absl::Status CheckTravels() const;
   void Restore();
   void Warn(const absl::Status& status);
@@ -307,6 +317,7 @@ class ParameterServer {
     int64_t num_syncs;
     std::string last_sync;
     bool sync_counted;
+    std::map<int, double> worker_weights;
   };
   // A synchronisation under way.
   struct Attempt {
@@ -361,9 +372,10 @@ MINIRAY_ACTOR(
     &ParameterServer::GetShards, &ParameterServer::GetPartState,
     &ParameterServer::PullPart, &ParameterServer::SumPart,
     &ParameterServer::AggregatePart, &ParameterServer::StartPart,
-    &ParameterServer::SetPart, &ParameterServer::CommitPart,
-    &ParameterServer::AbandonPart, &ParameterServer::PushPart,
-    &ParameterServer::GetPart, &ParameterServer::StartGradientPart);
+    &ParameterServer::SetPart, &ParameterServer::ImportPart,
+    &ParameterServer::CommitPart, &ParameterServer::AbandonPart,
+    &ParameterServer::PushPart, &ParameterServer::GetPart,
+    &ParameterServer::StartGradientPart);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
 absl::Status CheckWorkerWeight(int worker_id, double weight);
@@ -376,6 +388,8 @@ absl::Status CheckWorkerWeight(int worker_id, double weight);
 // nodes unless `actor_options` say where. StopParameterServer ends all of them,
 // and so does the end of the driver; Kill ends only the one in front.
 //
+// shards: unless null, gets the shards' handles (none if there is one only),
+//   for those who will end them even if the one in front is dead.
 // Errors: of StrategyRegistry::Create and Validate, before anything is created.
 // INVALID_ARGUMENT, an option that this strategy has no use for. Of
 // Cluster::CreateActor.
@@ -383,9 +397,11 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const Cluster& cluster, absl::string_view strategy = "average",
     const StrategyOptions& options = {},
     const ServerOptions& server_options = {},
-    const ActorOptions& actor_options = {.resources = {.cpu = 0}});
+    const ActorOptions& actor_options = {.resources = {.cpu = 0}},
+    std::vector<AnyActorHandle>* shards = nullptr);
 
-// Kills the server with its shards. Returns the first error.
+// Kills the server with its shards, which a dead one cannot name: they live
+// on then. Returns the first error.
 absl::Status StopParameterServer(const ActorHandle<ParameterServer>& server);
 
 }  // namespace miniray::ps

@@ -159,7 +159,8 @@ void ParameterServer::Remember(const std::string& next_id) {
                    .version = stats_.version,
                    .num_syncs = stats_.num_syncs,
                    .last_sync = last_sync_,
-                   .sync_counted = sync_counted_};
+                   .sync_counted = sync_counted_,
+                   .worker_weights = worker_weights_};
 }
 
 absl::StatusOr<AggregatedPart> ParameterServer::AggregatePart(
@@ -244,6 +245,31 @@ Outcome ParameterServer::SetPart(const ReadOnly<WeightMessage>& part,
   return Outcome::Of(Replace(std::move(weights), "", {}, id));
 }
 
+Outcome ParameterServer::ImportPart(const std::string& bytes,
+                                    const std::string& id) {
+  attempt_.reset();
+  absl::StatusOr<ServerState> state = ReadState(bytes);
+  if (state.ok() && state->view_id != id) {
+    state = absl::InvalidArgumentError(
+        "the states of a parameter server's shards are of different times");
+  }
+  if (!state.ok()) return Outcome::Of(state.status());
+  // Another number of shards has been refused before: another cut is another
+  // model.
+  if (layout_.has_value() && state->places != view_->places()) {
+    return Outcome::Of(absl::InvalidArgumentError(
+        "the state of a parameter server is of another model than this one's"));
+  }
+  if (id.empty()) return Outcome::Of(ImportState(bytes));
+  Remember(id);
+  const absl::Status taken = TakeState(*std::move(state));
+  if (!taken.ok()) return Outcome::Of(taken);
+  sync_counted_ = true;
+  return Outcome::Of(options_.state_dir.empty()
+                         ? absl::OkStatus()
+                         : SaveTo(PreparedFolder(options_.state_dir)));
+}
+
 absl::Status ParameterServer::MovePrepared() {
   if (options_.state_dir.empty()) return absl::OkStatus();
   return MoveServerState(PreparedFolder(options_.state_dir),
@@ -282,6 +308,7 @@ absl::Status ParameterServer::AbandonPart(bool reset) {
     stats_.num_syncs = before_->num_syncs;
     last_sync_ = std::move(before_->last_sync);
     sync_counted_ = before_->sync_counted;
+    worker_weights_ = std::move(before_->worker_weights);
     before_.reset();
     if (reset || !durable || weights_.empty()) {
       strategy_->Reset(weights_);
@@ -347,7 +374,7 @@ ReadOnly<WeightMessage> ParameterServer::GetPart() const {
 absl::StatusOr<ActorHandle<ParameterServer>> CreateShardedServer(
     const Cluster& cluster, const std::string& strategy,
     const StrategyOptions& options, const ServerOptions& server_options,
-    const ActorOptions& actor_options) {
+    const ActorOptions& actor_options, std::vector<AnyActorHandle>* shards) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> nodes, NodeIds(cluster));
   const bool is_placed = !actor_options.node_id.empty() ||
                          !actor_options.node_labels.empty() ||
@@ -388,6 +415,7 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateShardedServer(
                       cluster.CreateActor<ParameterServer>(
                           actor, strategy, options, server_options, front));
   std::move(end_shards).Cancel();
+  if (shards != nullptr) *shards = front.shards;
   return server;
 }
 

@@ -4,6 +4,7 @@
 #define MINIRAY_PS_SHARD_METHODS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ps/server_options.h"
@@ -18,10 +19,11 @@ class ParameterServer;
 std::string PreparedFolder(const std::string& state_dir);
 
 // CreateParameterServer for num_shards above 1; the options are checked.
+// shards: may be null.
 absl::StatusOr<ActorHandle<ParameterServer>> CreateShardedServer(
     const Cluster& cluster, const std::string& strategy,
     const StrategyOptions& options, const ServerOptions& server_options,
-    const ActorOptions& actor_options);
+    const ActorOptions& actor_options, std::vector<AnyActorHandle>* shards);
 
 }  // namespace miniray::ps
 

@@ -10,6 +10,7 @@
 #include "ps/compression/block_codec.h"
 #include "ps/model_cut.h"
 #include "ps/model_pieces.h"
+#include "ps/shard_states.h"
 #include "ps/shard_stats.h"
 #include "ps/weight_message.h"
 #include "runtime/base/ids.h"
@@ -66,31 +67,39 @@ absl::Status ShardedServer::Settle() {
   if (settled_) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(std::vector<PartState> states,
                       CallAll<PartState>(Repeat::kIfShardDies, "GetPartState"));
-  const auto newest = std::max_element(
-      states.begin(), states.end(),
-      [](const auto& a, const auto& b) { return a.version < b.version; });
-  bool behind = false;
-  for (const PartState& state : states) {
-    if (state.id == newest->id) continue;
-    behind = true;
-    if (state.prepared != newest->id) {
-      return absl::DataLossError(absl::StrCat(
-          "the shards of the parameter server have weights of different "
-          "times, versions ",
-          newest->version, " and ", state.version,
-          "; restore their folders in ", options_.state_dir,
-          " from copies of one time, or begin anew"));
-    }
+  // Weights that a shard has, and all others have or have prepared: versions do
+  // not tell, since an imported state may be an older one.
+  const auto settled =
+      std::find_if(states.begin(), states.end(), [&](const PartState& one) {
+        return std::all_of(
+            states.begin(), states.end(), [&](const PartState& other) {
+              return other.id == one.id ||
+                     (!one.id.empty() && other.prepared == one.id);
+            });
+      });
+  if (settled == states.end()) {
+    const auto [oldest, newest] = std::minmax_element(
+        states.begin(), states.end(),
+        [](const auto& a, const auto& b) { return a.version < b.version; });
+    return absl::DataLossError(absl::StrCat(
+        "the shards of the parameter server have weights of different "
+        "times, versions ",
+        newest->version, " and ", oldest->version,
+        "; restore their folders in ", options_.state_dir,
+        " from copies of one time, or begin anew"));
   }
+  const bool behind = std::any_of(
+      states.begin(), states.end(),
+      [&](const PartState& state) { return state.id != settled->id; });
   if (behind) {
-    MR_RETURN_IF_ERROR(Commit(newest->id));
+    MR_RETURN_IF_ERROR(Commit(settled->id));
   } else if (std::any_of(states.begin(), states.end(), [](const auto& state) {
                return !state.prepared.empty();
              })) {
     MR_RETURN_IF_ERROR(CallAllForNothing(Repeat::kIfShardDies, "AbandonPart",
                                          /*reset=*/false));
   }
-  state_ = *newest;
+  state_ = *settled;
   settled_ = true;
   return absl::OkStatus();
 }
@@ -317,6 +326,42 @@ absl::StatusOr<SyncStats> ShardedServer::GetStats() {
   MR_ASSIGN_OR_RETURN(const std::vector<SyncStats> parts,
                       CallAll<SyncStats>(Repeat::kIfShardDies, "GetStats"));
   return MergeShardStats(parts);
+}
+
+absl::StatusOr<std::string> ShardedServer::ExportState() {
+  MR_RETURN_IF_ERROR(Settle());
+  ShardStates states{.id = state_.id};
+  MR_ASSIGN_OR_RETURN(
+      states.shards, CallAll<std::string>(Repeat::kIfShardDies, "ExportState"));
+  return PackShardStates(states);
+}
+
+absl::Status ShardedServer::ImportState(const std::string& bytes) {
+  size_t num_shards = 1;
+  ShardStates states;
+  if (AreShardStates(bytes)) {
+    MR_ASSIGN_OR_RETURN(states, UnpackShardStates(bytes));
+    num_shards = states.shards.size();
+  }
+  if (num_shards != shards_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state is of a server with ", num_shards, " shard",
+                     num_shards == 1 ? "" : "s",
+                     " (num_shards), and this one has ", shards_.size()));
+  }
+  MR_RETURN_IF_ERROR(Settle());
+  std::vector<ObjectRef<Outcome>> calls;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    calls.push_back(shards_[i].CallByNameWith<Outcome>(
+        OptionsOf(Repeat::kIfShardDies), "ImportPart", states.shards[i],
+        states.id));
+  }
+  const absl::StatusOr<std::vector<Outcome>> outcomes = Await(std::move(calls));
+  const absl::Status imported =
+      outcomes.ok() ? FirstError(*outcomes) : outcomes.status();
+  if (!states.id.empty()) return Finish(imported, states.id).status();
+  settled_ = false;  // There are no weights to prepare.
+  return imported;
 }
 
 }  // namespace miniray::ps

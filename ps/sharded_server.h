@@ -10,7 +10,8 @@
 // ("commit"), and then to push it; a worker takes new weights when all parts
 // are there. Whoever is killed in between, one of two holds afterwards: some
 // shard has committed, then all have prepared, and the others commit now; or
-// none has, and those that have prepared take it back.
+// none has, and those that have prepared take it back. Weights and states that
+// come from elsewhere go the same way.
 //
 // With ServerOptions::state_dir a shard that dies comes back, and what it was
 // part of is done again or continued. Without, its part of the model is lost,
@@ -60,6 +61,8 @@ class ShardedServer {
   absl::Status PushToWorkers(const std::vector<AnyActorHandle>& workers);
   absl::Status SetWorkerWeight(int worker_id, double weight);
   absl::StatusOr<SyncStats> GetStats();
+  absl::StatusOr<std::string> ExportState();
+  absl::Status ImportState(const std::string& bytes);
 
  private:
   enum class Repeat { kNo, kIfShardDies };

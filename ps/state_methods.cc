@@ -15,6 +15,7 @@
 #include "ps/run_strategy.h"
 #include "ps/server_state.h"
 #include "ps/shard_methods.h"
+#include "ps/shard_states.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/wire/codec.h"
@@ -121,23 +122,28 @@ absl::Status ParameterServer::SaveTo(const std::string& folder) {
 }
 
 absl::Status ParameterServer::CheckTravels() const {
-  if (gradients_ == nullptr && sharded_ == nullptr && !IsShard()) {
-    return absl::OkStatus();
-  }
+  if (!strategy_->TakesGradients()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "the state of a parameter server with several shards (num_shards), or "
-      "with a strategy that takes gradients, is kept in its state_dir only");
+      "the state of a parameter server with a strategy that takes gradients is "
+      "kept in its state_dir only");
 }
 
 absl::StatusOr<std::string> ParameterServer::ExportState() const {
   MR_RETURN_IF_ERROR(CheckTravels());
+  if (sharded_ != nullptr) return sharded_->ExportState();
   MR_ASSIGN_OR_RETURN(const ServerState state, StateNow());
   MR_ASSIGN_OR_RETURN(const absl::Cord bytes, EncodeValue(state));
   return std::string(bytes);
 }
 
-absl::Status ParameterServer::ImportState(const std::string& bytes) {
-  MR_RETURN_IF_ERROR(CheckTravels());
+absl::StatusOr<ServerState> ParameterServer::ReadState(
+    const std::string& bytes) const {
+  if (AreShardStates(bytes)) {
+    MR_ASSIGN_OR_RETURN(const ShardStates states, UnpackShardStates(bytes));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state is of a server with ", states.shards.size(),
+                     " shards (num_shards), and this one has 1"));
+  }
   // The tensors may lie in it as long as they live.
   auto held = std::make_shared<std::string>(bytes);
   ServerState state;
@@ -155,6 +161,18 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
     return absl::FailedPreconditionError(
         "the state is of a server without weights, and this one has some");
   }
+  if (layout_.has_value()) {
+    MR_RETURN_IF_ERROR(CheckLayout(state.weights.value, *layout_,
+                                   "the state of a parameter server",
+                                   "this parameter server"));
+  }
+  return state;
+}
+
+absl::Status ParameterServer::ImportState(const std::string& bytes) {
+  MR_RETURN_IF_ERROR(CheckTravels());
+  if (sharded_ != nullptr) return sharded_->ImportState(bytes);
+  MR_ASSIGN_OR_RETURN(ServerState state, ReadState(bytes));
   MR_RETURN_IF_ERROR(TakeState(std::move(state)));
   sync_counted_ = true;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
+#include "ps/shard_states.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/base/status_matchers.h"
 
@@ -67,10 +68,45 @@ TEST(ServerExportTest, WhatDoesNotFitIsAnError) {
   EXPECT_THAT(other.ImportState("no state"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("the state of a parameter server")));
+  EXPECT_THAT(
+      Server("average").ImportState(
+          PackShardStates({.id = "w", .shards = {*bytes, *bytes}})),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("2 shards")));
   ParameterServer gradients = Server("sgd", {{"lr", 0.1}});
   EXPECT_THAT(
       gradients.ExportState(),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("state_dir")));
+}
+
+TEST(ServerExportTest, AStateOfAnotherModelChangesNothing) {
+  ParameterServer other = Server("average");
+  ASSERT_THAT(other.PushWeights({{"w", Floats({1, 2, 3})}}), IsOk());
+  ParameterServer server = Server("average");
+  ASSERT_THAT(server.PushWeights({{"w", Floats({1, 2})}}), IsOk());
+  EXPECT_THAT(server.ImportState(*other.ExportState()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(SameBits(server.PullWeights()->at(0).second, Floats({1, 2})));
+}
+
+TEST(ShardStatesTest, ComeBackAsTheyWere) {
+  const ShardStates states = {.id = "weights-1",
+                              .shards = {std::string("a\0b", 3), "", "xyz"}};
+  const std::string packed = PackShardStates(states);
+  // By hand: the first bytes, 9 + 3 + 0 + 3 of content, and four sizes.
+  EXPECT_EQ(packed.size(), 8 + 4 * 8 + 15);
+  EXPECT_TRUE(AreShardStates(packed));
+  EXPECT_FALSE(AreShardStates(packed.substr(0, 7)));
+  const auto unpacked = UnpackShardStates(packed);
+  ASSERT_THAT(unpacked, IsOk());
+  EXPECT_EQ(unpacked->id, states.id);
+  EXPECT_EQ(unpacked->shards, states.shards);
+  for (size_t size = 8; size < packed.size(); ++size) {
+    const auto cut = UnpackShardStates(packed.substr(0, size));
+    // Where a shard ends, there are fewer of them, and none is cut.
+    const bool whole = size == 25 || size == 36 || size == 44;
+    EXPECT_EQ(cut.ok(), whole) << size;
+    EXPECT_TRUE(!cut.ok() || cut->shards.size() < 3) << size;
+  }
 }
 
 }  // namespace

@@ -209,6 +209,148 @@ TEST_F(ShardedServerTest, WhoIsLeftOutByOneShardIsLeftOutByAll) {
   EXPECT_THAT(stats->warnings, ElementsAre(HasSubstr("worker 1 (Worker")));
 }
 
+// Optimizers of the server remember more than weights. The second one goes back
+// to it from a later version.
+TEST_F(ShardedServerTest, AServerGoesOnFromTheStateOfAnother) {
+  StartWorkers(3);
+  for (const Compression method : {Compression::kNone, Compression::kFp16}) {
+    ResetWorkers();
+    const ServerOptions options = {.to_workers = {.method = method},
+                                   .num_shards = kShards};
+    const auto first = StartServer(options, "fedadam");
+    for (int step = 0; step < 2; ++step) {
+      Train(step);
+      ASSERT_TRUE(Sync(first).ok());
+    }
+    const NamedTensors saved = WeightsOf(0);
+    const auto state = first.Call<&ParameterServer::ExportState>().Get();
+    ASSERT_TRUE(state.ok()) << state.status();
+    Train(2);
+    ASSERT_TRUE(Sync(first).ok());
+    const NamedTensors expected = WeightsOf(0);
+    const auto pulled = first.Call<&ParameterServer::PullWeights>().Get();
+    ASSERT_TRUE(StopParameterServer(first).ok());
+
+    const auto second = StartServer(options, "fedadam");
+    for (int i = 0; i < 2; ++i) {
+      const auto imported =
+          second.Call<&ParameterServer::ImportState>(*state).Get();
+      ASSERT_TRUE(imported.ok()) << imported;
+      EXPECT_EQ(VersionOf(second), 2);
+      // All but what they have trained; with compression what they hold is the
+      // server's to know.
+      EndWorkers();
+      StartWorkers(3);
+      for (const auto& worker : workers_) {
+        ASSERT_TRUE(worker.Call<&Worker::SetWeights>(saved).Get().ok());
+      }
+      if (method != Compression::kNone) {
+        ASSERT_TRUE(
+            second.Call<&ParameterServer::PushToWorkers>(handles_).Get().ok());
+        ExpectSame(WeightsOf(1), saved);
+      }
+      Train(2);
+      ASSERT_TRUE(Sync(second).ok());
+      ExpectSame(WeightsOf(0), expected);
+      ExpectAllTheSame();
+      ExpectSame(*second.Call<&ParameterServer::PullWeights>().Get(), *pulled);
+    }
+    ASSERT_TRUE(StopParameterServer(second).ok());
+  }
+}
+
+TEST_F(ShardedServerTest, AStateThatDoesNotFitChangesNoShard) {
+  StartWorkers(2);
+  const auto three = StartServer({.num_shards = 3});
+  const auto import = [](const auto& server, const std::string& state) {
+    return server.template Call<&ParameterServer::ImportState>(state)
+        .Get()
+        .ToString();
+  };
+  const auto export_from = [](const auto& server) {
+    auto state = server.template Call<&ParameterServer::ExportState>().Get();
+    EXPECT_TRUE(state.ok()) << state.status();
+    return *std::move(state);
+  };
+  // Before there are weights, the weights of workers are all that there is.
+  const std::string empty = export_from(three);
+  EXPECT_EQ(import(three, empty), "OK");
+  ASSERT_TRUE(Sync(three).ok());
+  EXPECT_THAT(import(three, empty), HasSubstr("without weights"));
+  const std::string state = export_from(three);
+  const NamedTensors before = WeightsOf(0);
+
+  const auto one = StartServer({});
+  EXPECT_THAT(import(one, state),
+              AllOf(HasSubstr("FAILED_PRECONDITION"),
+                    HasSubstr("with 3 shards (num_shards), and this one has "
+                              "1")));
+  EXPECT_THAT(import(three, export_from(one)),
+              AllOf(HasSubstr("FAILED_PRECONDITION"),
+                    HasSubstr("with 1 shard (num_shards), and this one has "
+                              "3")));
+  const auto two = StartServer({.num_shards = 2});
+  EXPECT_THAT(import(two, state), HasSubstr("with 3 shards"));
+  EXPECT_THAT(import(three, state.substr(0, state.size() - 1)),
+              AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("cut short")));
+  const auto other = StartServer({.num_shards = 3}, "median");
+  EXPECT_THAT(import(other, state), HasSubstr("the strategy average"));
+
+  // Of another model: only the last part has another shape.
+  NamedTensors model = Model(0);
+  model[2].second = Floats({1, 2, 3, 4, 5, 6, 7, 8});
+  const auto larger = StartServer({.num_shards = 3});
+  ASSERT_TRUE(larger.Call<&ParameterServer::PushWeights>(model).Get().ok());
+  EXPECT_THAT(import(larger, state), HasSubstr("INVALID_ARGUMENT"));
+  ExpectSame(*larger.Call<&ParameterServer::PullWeights>().Get(), model);
+  EXPECT_EQ(VersionOf(larger), 1);
+  ASSERT_TRUE(Sync(three).ok());
+  ExpectSame(WeightsOf(0), before);
+}
+
+// Back to an older version again and again, while shards and the server in
+// front are killed.
+TEST_F(ShardedServerTest, AStateIsImportedByAllShardsWhoeverDies) {
+  constexpr int kRounds = 8;
+  StartWorkers(2);
+  const auto server = StartServer(
+      {.state_dir = Folder("import"), .num_shards = kShards}, "momentum");
+  std::vector<AnyActorHandle> victims = ShardsOf(server);
+  victims.push_back(server);
+  for (const AnyActorHandle& victim : victims) {
+    ASSERT_TRUE(victim.WaitReady().ok());
+  }
+  Train(0);
+  ASSERT_TRUE(Sync(server).ok());
+  const NamedTensors saved = WeightsOf(0);
+  const auto state = server.Call<&ParameterServer::ExportState>().Get();
+  ASSERT_TRUE(state.ok()) << state.status();
+  Killer killer(&nodes_, kRounds, kRounds, 26);
+  for (int round = 0; round < kRounds; ++round) {
+    SCOPED_TRACE(round);
+    ResetWorkers();
+    const auto synced = server.With({.max_retries = -1})
+                            .Call<&ParameterServer::SyncOnce>(
+                                handles_, absl::StrCat("round ", round))
+                            .Get();
+    ASSERT_TRUE(synced.ok()) << synced.status();
+    EXPECT_EQ(synced->version, 2);
+    auto call = server.With({.max_retries = -1})
+                    .Call<&ParameterServer::ImportState>(*state);
+    ASSERT_TRUE(killer.IsTime());
+    killer.Kill(victims[killer.Random() % victims.size()],
+                absl::Milliseconds(15));
+    const absl::Status imported = call.Get();
+    ASSERT_TRUE(imported.ok()) << imported;
+    const auto weights = server.With({.max_retries = -1})
+                             .Call<&ParameterServer::PullWeights>()
+                             .Get();
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    ExpectSame(*weights, saved);
+    EXPECT_EQ(VersionOf(server), 1);
+  }
+}
+
 TEST_F(ShardedServerTest, ADeadShardIsAnErrorThatNamesIt) {
   StartWorkers(2);
   const auto server = StartServer({.num_shards = kShards});
