@@ -60,6 +60,14 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& folder,
   return EventFile(std::move(file));
 }
 
+absl::Status EventFile::AddStart(int64_t step, absl::Time time) {
+  tensorboard::Event event;
+  event.set_wall_time(UnixSeconds(time));
+  event.set_step(step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  return file_.Append(Record(event));
+}
+
 absl::Status EventFile::AddScalars(
     int64_t step, absl::Time time,
     const std::map<std::string, double>& scalars) {

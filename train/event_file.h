@@ -28,6 +28,10 @@ class EventFile {
   static absl::StatusOr<EventFile> Create(const std::string& folder,
                                           absl::Time now);
 
+  // Training goes on with this step: TensorBoard forgets what the folder's
+  // files have of it and of later ones. Errors: see AppendedFile::Append.
+  absl::Status AddStart(int64_t step, absl::Time time);
+
   // Adds one point to the chart of each tag. Errors: see AppendedFile::Append.
   absl::Status AddScalars(int64_t step, absl::Time time,
                           const std::map<std::string, double>& scalars);

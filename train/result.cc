@@ -31,7 +31,8 @@ Json JsonOf(const Metrics& metrics) {
 Json JsonOf(const Timing& timing) {
   return {{"compute", timing.compute},
           {"wait", timing.wait},
-          {"sync", timing.sync}};
+          {"sync", timing.sync},
+          {"checkpoint", timing.checkpoint}};
 }
 
 Json JsonOf(const ps::SyncResult& sync) {
@@ -127,6 +128,10 @@ EpochResult EpochOf(const Json& json) {
   epoch.timing = {.compute = NumberOf(timing.at("compute")),
                   .wait = NumberOf(timing.at("wait")),
                   .sync = NumberOf(timing.at("sync"))};
+  // Checkpoints of earlier versions do not have it.
+  if (timing.contains("checkpoint")) {
+    epoch.timing.checkpoint = NumberOf(timing.at("checkpoint"));
+  }
   json.at("synced").get_to(epoch.synced);
   if (epoch.synced) epoch.sync = SyncOf(json.at("sync"));
   return epoch;

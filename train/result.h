@@ -24,6 +24,11 @@ struct Timing {
   double wait = 0;
   // In synchronisations.
   double sync = 0;
+  // Behind the epoch and not in its `seconds`: what training waited for its
+  // checkpoint, for the workers' and the parameter server's part of it and for
+  // the checkpoint before, if that was still being written. Not in what is
+  // written before: the epoch's line in history.jsonl, and that checkpoint.
+  double checkpoint = 0;
 };
 
 struct EpochResult {
@@ -96,6 +101,7 @@ struct Result {
       total.compute += epoch.timing.compute;
       total.wait += epoch.timing.wait;
       total.sync += epoch.timing.sync;
+      total.checkpoint += epoch.timing.checkpoint;
     }
     return total;
   }

@@ -92,6 +92,8 @@ void RunFolder::SetHistory(TrainContext& context,
     absl::StrAppend(&lines, epoch.ToJson(), "\n");
   }
   Check(context, history_.Replace(lines));
+  Check(context,
+        events_.AddStart(static_cast<int64_t>(history.size()), absl::Now()));
 }
 
 void RunFolder::OnEpochEnd(TrainContext& context, const EpochResult& result) {

@@ -45,7 +45,8 @@ class RunFolder : public Callback {
   bool had_epochs() const { return history_.initial_bytes() > 0; }
 
   // Makes history.jsonl that of these epochs: training goes on behind them.
-  // TensorBoard's files keep what is in them.
+  // TensorBoard's files keep what is in them, but it shows no more what they
+  // have of later epochs.
   void SetHistory(TrainContext& context,
                   const std::vector<EpochResult>& history);
 

@@ -11,10 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "train/trainer_base.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
@@ -172,12 +174,17 @@ bool TrainerBase::CheckpointIsDue(int epochs, bool last) const {
 absl::Status TrainerBase::TakeCheckpoint() {
   // Its history has the evaluation of this epoch, too.
   MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/true));
-  NoteCheckpoint(store_->Wait());
+  absl::Time start = absl::Now();
+  const auto previous = store_->Wait();
+  const double waited = SecondsSince(start);
+  NoteCheckpoint(previous);
+  start = absl::Now();  // Hooks do not count.
   MR_ASSIGN_OR_RETURN(Checkpoint checkpoint, Snapshot());
   MR_RETURN_IF_ERROR(Annotate(CheckFileNames(checkpoint), "SaveCheckpoint"));
   checkpointed_epochs_ = checkpoint.epochs();
   WarnOfMissingScore();
   store_->Write(std::move(checkpoint));
+  result_.history.back().timing.checkpoint += waited + SecondsSince(start);
   return absl::OkStatus();
 }
 

@@ -24,13 +24,14 @@ namespace fs = std::filesystem;
 
 // After two epochs of two workers.
 Checkpoint SomeCheckpoint() {
-  EpochResult first{.epoch = 0,
-                    .metrics = {{"loss", 0.1 + 0.2}},
-                    .min = {{"loss", -INFINITY}},
-                    .max = {{"loss", INFINITY}},
-                    .per_worker = {{{"loss", NAN}}, {{"loss", 1e-300}}},
-                    .seconds = 1.5,
-                    .timing = {.compute = 1, .wait = 0.25, .sync = 0.125}};
+  EpochResult first{
+      .epoch = 0,
+      .metrics = {{"loss", 0.1 + 0.2}},
+      .min = {{"loss", -INFINITY}},
+      .max = {{"loss", INFINITY}},
+      .per_worker = {{{"loss", NAN}}, {{"loss", 1e-300}}},
+      .seconds = 1.5,
+      .timing = {.compute = 1, .wait = 0.25, .sync = 0.125, .checkpoint = 0.5}};
   EpochResult second{.epoch = 1, .metrics = {{"loss", 0.7}}, .synced = true};
   second.sync.version = 3;
   second.sync.bytes = int64_t{1} << 40;

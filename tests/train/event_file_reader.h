@@ -32,6 +32,7 @@ struct ReadEvent {
   double wall_time = 0;
   int64_t step = 0;
   std::string file_version;
+  uint64_t session_status = 0;           // 1: START.
   std::map<std::string, float> scalars;  // By tag.
 };
 
@@ -102,6 +103,12 @@ inline ReadEvent ParseEvent(const std::string& data) {
     if (fields.number == 1) event.wall_time = fields.As<double>();
     if (fields.number == 2) event.step = static_cast<int64_t>(fields.varint);
     if (fields.number == 3) event.file_version = fields.bytes;
+    if (fields.number == 7) {
+      FieldReader session(fields.bytes);
+      while (session.Next()) {
+        if (session.number == 1) event.session_status = session.varint;
+      }
+    }
     if (fields.number != 5) continue;
     FieldReader summary(fields.bytes);
     while (summary.Next()) {
@@ -118,6 +125,24 @@ inline ReadEvent ParseEvent(const std::string& data) {
     }
   }
   return event;
+}
+
+// What TensorBoard shows of files in the order of their names, by tag and step:
+// START takes away what was there of its step and of later ones, of all tags.
+// Source: tensorboard/backend/event_processing/event_accumulator.py, _Purge.
+inline std::map<std::string, std::map<int64_t, float>> ShownScalars(
+    const std::vector<ReadEvent>& events) {
+  std::map<std::string, std::map<int64_t, float>> shown;
+  for (const ReadEvent& event : events) {
+    for (const auto& [tag, value] : event.scalars) {
+      shown[tag][event.step] = value;
+    }
+    if (event.session_status != 1) continue;
+    for (auto& [tag, points] : shown) {
+      points.erase(points.lower_bound(event.step), points.end());
+    }
+  }
+  return shown;
 }
 
 // The events of a file; a last record that is cut is left out. Throws

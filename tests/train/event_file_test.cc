@@ -145,6 +145,26 @@ TEST(EventFileTest, HoldsWhatTensorBoardReads) {
   EXPECT_EQ(events[2].scalars.at("lo\xEF\xBF\xBDss"), INFINITY);
 }
 
+// step is field 2, session_log field 7 of 2 bytes: its status, field 1, is 1.
+TEST(EventFileTest, AStartSaysFromWhichStepOnItBeginsAnew) {
+  TempFolder folder;
+  auto file = EventFile::Create(folder.path(), absl::UnixEpoch());
+  ASSERT_THAT(file, IsOk());
+  const size_t before = ReadFile(folder / folder.List()[0])->size();
+  ASSERT_THAT(file->AddStart(5, absl::UnixEpoch()), IsOk());
+  const std::string record =
+      ReadFile(folder / folder.List()[0])->substr(before);
+  EXPECT_EQ(record.substr(12, record.size() - 16), "\x10\x05\x3a\x02\x08\x01");
+  ASSERT_THAT(file->AddScalars(4, absl::UnixEpoch(), {{"loss/mean", 1}}),
+              IsOk());
+  const std::vector<ReadEvent> events =
+      ReadEvents(*ReadFile(folder / folder.List()[0]));
+  ASSERT_THAT(events, SizeIs(3));
+  EXPECT_EQ(events[1].session_status, 1);
+  EXPECT_EQ(events[1].step, 5);
+  EXPECT_EQ(events[2].session_status, 0);
+}
+
 // The bytes of a record, worked out by hand from the formats' descriptions.
 TEST(EventFileTest, RecordsHaveLengthAndChecksums) {
   TempFolder folder;

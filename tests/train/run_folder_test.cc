@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +47,7 @@ EpochResult Epoch(int epoch) {
   result.max = {{"loss", 2}};
   result.per_worker = {{{"loss", 1}}, {{"loss", 2}}};
   result.seconds = 4;
-  result.timing = {.compute = 2, .wait = 0.5, .sync = 1};
+  result.timing = {.compute = 2, .wait = 0.5, .sync = 1, .checkpoint = 0.25};
   return result;
 }
 
@@ -80,7 +82,8 @@ TEST(RunFolderTest, HasALineAnEpoch) {
                 "epoch": 0, "metrics": {"loss": 1.5}, "min": {"loss": 1.0},
                 "max": {"loss": 2.0},
                 "per_worker": [{"loss": 1.0}, {"loss": 2.0}], "seconds": 4.0,
-                "timing": {"compute": 2.0, "wait": 0.5, "sync": 1.0},
+                "timing": {"compute": 2.0, "wait": 0.5, "sync": 1.0,
+                           "checkpoint": 0.25},
                 "synced": true,
                 "sync": {"version": 7, "num_workers": 2, "num_refused": 0,
                          "num_lost": 0, "repeated": false, "num_pieces": 0,
@@ -93,6 +96,16 @@ TEST(RunFolderTest, HasALineAnEpoch) {
   EXPECT_EQ(lines[1]["epoch"], 1);
   EXPECT_FALSE(lines[1].contains("sync"));
   EXPECT_THAT(context.warnings(), IsEmpty());
+}
+
+// Before checkpoints had a time.
+TEST(RunFolderTest, LinesOfEarlierVersionsAreRead) {
+  Json line = Json::parse(Epoch(0).ToJson());
+  line["timing"].erase("checkpoint");
+  const auto epoch = EpochResult::FromJson(line.dump());
+  ASSERT_THAT(epoch, IsOk());
+  EXPECT_EQ(epoch->timing.sync, 1);
+  EXPECT_EQ(epoch->timing.checkpoint, 0);
 }
 
 TEST(RunFolderTest, IsReadByTensorBoard) {
@@ -121,6 +134,46 @@ TEST(RunFolderTest, IsReadByTensorBoard) {
                                             {"seconds/wait", 0.5f},
                                             {"seconds/sync", 1.f}}));
   }
+}
+
+// Epochs 2 and 3 are trained again, by another process and by the same one.
+TEST(RunFolderTest, TensorBoardShowsWhatIsTrainedAgainOnce) {
+  TempFolder temp;
+  TrainContext context(2, 4);
+  const auto lose = [](int epoch, double loss) {
+    EpochResult result = Epoch(epoch);
+    result.metrics["loss"] = loss;
+    return result;
+  };
+  std::vector<EpochResult> history;
+  {
+    const auto folder = Make(temp.path(), "r");
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      folder->OnEpochEnd(context, lose(epoch, 1));
+      if (epoch < 2) history.push_back(lose(epoch, 1));
+    }
+  }
+  for (const double loss : {2, 3}) {
+    auto folder = RunFolder::Open(temp.path(), "r");
+    ASSERT_THAT(folder, IsOk());
+    (*folder)->SetHistory(context, history);
+    (*folder)->OnEpochEnd(context, lose(2, loss));
+    (*folder)->SetHistory(context, history);
+    (*folder)->OnEpochEnd(context, lose(2, loss + 10));
+  }
+  std::set<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(temp / "r")) {
+    const std::string path = entry.path().string();
+    if (absl::StrContains(path, "tfevents")) paths.insert(path);
+  }
+  std::vector<ReadEvent> events;
+  for (const std::string& path : paths) {
+    const std::vector<ReadEvent> more = ReadEvents(*ReadFile(path));
+    events.insert(events.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(ShownScalars(events)["loss/mean"],
+            (std::map<int64_t, float>{{0, 1.f}, {1, 1.f}, {2, 13.f}}));
+  EXPECT_THAT(context.warnings(), IsEmpty());
 }
 
 TEST(RunFolderTest, NumbersAndNamesThatJsonHasNotAreThereAllTheSame) {
@@ -153,8 +206,10 @@ TEST(RunFolderTest, TheResultTellsAllEpochs) {
   EXPECT_EQ(json["epochs"], 2);
   EXPECT_EQ(json["metrics"], Json::object({{"loss", 1.5}}));
   EXPECT_EQ(json["seconds"], 9.0);
-  EXPECT_EQ(json["timing"],
-            Json::object({{"compute", 4.0}, {"wait", 1.0}, {"sync", 2.0}}));
+  EXPECT_EQ(json["timing"], Json::object({{"compute", 4.0},
+                                          {"wait", 1.0},
+                                          {"sync", 2.0},
+                                          {"checkpoint", 0.5}}));
   EXPECT_EQ(json["warnings"], Json::array({"it was hot"}));
   ASSERT_EQ(json["history"].size(), 2);
   EXPECT_EQ(json["history"][1], Json::parse(Epoch(1).ToJson()));
