@@ -77,9 +77,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
               [this](const auto& call) { return this->AwaitServer(call); }) {}
 
   void Shutdown() override {
-    // Whoever leaves the cluster ends them, too.
-    (void)evaluators_.Stop();
-    (void)sync_.Stop();
+    evaluators_.StopForGood();
+    sync_.StopForGood();
     BaseTrainer<Worker>::Shutdown();
   }
 
@@ -206,9 +205,6 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
 
  private:
   absl::Status CheckSetup() const final {
-    if (this->options().checkpoint.enabled()) {
-      MR_RETURN_IF_ERROR(sync_.CheckExport());
-    }
     if (IsElastic(this->options())) {
       MR_RETURN_IF_ERROR(sync_.CheckElastic());
       if (internal::ShardCallOf<Worker>() == internal::ShardCall::kNone) {
@@ -325,8 +321,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
     // One by one: with min_workers the server bears that some of several get
     // nothing.
     for (size_t i = 0; i < evaluators_.actors().size(); ++i) {
-      MR_RETURN_IF_ERROR(Annotate(sync_.SendTo(evaluators_.actors()[i]),
-                                  absl::StrCat("evaluator ", i)));
+      MR_RETURN_IF_ERROR(
+          sync_.SendTo(absl::StrCat("evaluator ", i), evaluators_.actors()[i]));
     }
     evaluators_.Begin(epoch, internal::HasConfigEvaluateShard<Worker>
                                  ? &this->config()
@@ -350,18 +346,12 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
         this->UntilHeadAnswers([this] { return evaluators_.Stop(); }));
     for (int i = 0; i < this->options().num_evaluators; ++i) {
       const std::string name = absl::StrCat("evaluator ", i);
-      const absl::StatusOr<ActorHandle<Worker>> evaluator =
-          this->CreateWorker(this->num_workers() + i, this->config());
-      if (!evaluator.ok()) {
-        return Annotate(evaluator.status(),
-                        absl::StrCat(name, ": CreateWorker"));
-      }
-      if (evaluator->empty()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(name, ": CreateWorker returned an empty handle"));
-      }
-      evaluators_.Add(*evaluator);
-      actors->emplace_back(name, *evaluator);
+      MR_ASSIGN_OR_RETURN(
+          const AnyActorHandle evaluator,
+          this->CheckCreated(name, this->CreateWorker(this->num_workers() + i,
+                                                      this->config())));
+      evaluators_.Add(evaluator);
+      actors->emplace_back(name, evaluator);
     }
     return absl::OkStatus();
   }
@@ -394,15 +384,20 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
 
   absl::Status AfterReplacement(int worker_id) final {
     MR_RETURN_IF_ERROR(DealData(worker_id));
-    return sync_.SendTo(this->worker_handles()[worker_id]);
+    return SendWeightsTo(worker_id);
   }
 
   absl::Status AfterGrowth(int first_new) final {
     MR_RETURN_IF_ERROR(DealData());
     for (int id = first_new; id < this->num_workers(); ++id) {
-      MR_RETURN_IF_ERROR(sync_.SendTo(this->worker_handles()[id]));
+      MR_RETURN_IF_ERROR(SendWeightsTo(id));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status SendWeightsTo(int worker_id) const {
+    return sync_.SendTo(absl::StrCat("worker ", worker_id),
+                        this->worker_handles()[worker_id]);
   }
 
   absl::Status Synchronize(int epoch, bool last, EpochResult* result) final {

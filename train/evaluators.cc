@@ -10,11 +10,10 @@
 #include "ps/await_calls.h"
 #include "runtime/base/status_macros.h"
 #include "train/merge_metrics.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
-
-constexpr absl::Duration kReminderPeriod = absl::Minutes(5);
 
 std::string Name(int epoch, size_t evaluator) {
   return absl::StrCat("evaluation of epoch ", epoch + 1,
@@ -102,6 +101,14 @@ absl::Status Evaluators::Stop() {
     if (!killed.ok()) VLOG(1) << "ending an evaluator: " << killed;
   }
   return absl::OkStatus();
+}
+
+void Evaluators::StopForGood() {
+  const absl::Status stopped = Stop();
+  LOG_IF(WARNING, !stopped.ok())
+      << "some may live until this program leaves the cluster: "
+      << stopped.message();
+  actors_.clear();
 }
 
 }  // namespace miniray::train

@@ -30,7 +30,7 @@ class Evaluators {
   };
 
   Evaluators() = default;
-  ~Evaluators() { (void)Stop(); }
+  ~Evaluators() { StopForGood(); }
   Evaluators(const Evaluators&) = delete;
   Evaluators& operator=(const Evaluators&) = delete;
 
@@ -60,6 +60,10 @@ class Evaluators {
   // DEADLINE_EXCEEDED, the head does not answer: some may still live, and Stop
   // may be called again.
   absl::Status Stop();
+
+  // The same at the end of training: those that cannot be killed now are left
+  // to the end of the driver.
+  void StopForGood();
 
  private:
   std::vector<AnyActorHandle> actors_;

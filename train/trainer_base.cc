@@ -16,15 +16,9 @@
 #include "train/merge_metrics.h"
 #include "train/run_folder.h"
 #include "train/stop_signals.h"
+#include "train/waits.h"
 
 namespace miniray::train {
-namespace {
-
-double SecondsSince(absl::Time start) {
-  return absl::ToDoubleSeconds(absl::Now() - start);
-}
-
-}  // namespace
 
 TrainerBase::TrainerBase(TrainerOptions options)
     : options_(std::move(options)), cluster_(options_.cluster) {}
@@ -56,7 +50,8 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   current_epoch_ = 0;
   timing_ = {};
   stop_at_.reset();
-  num_regroups_ = failures_in_a_row_ = 0;
+  num_regroups_ = failures_in_a_row_ = epochs_to_recover_ = 0;
+  backoff_.Reset();
   heals_ = recovering_ = gives_up_ = false;
   grows_ = IsElastic(options_);
   failed_worker_ = -1;
@@ -171,7 +166,10 @@ absl::Status TrainerBase::RunEpochs() {
     for (const auto& callback : callbacks_) {
       callback->OnEpochEnd(context_, history.back());
     }
-    failures_in_a_row_ = 0;
+    if (num_epochs() >= epochs_to_recover_) {
+      failures_in_a_row_ = 0;
+      backoff_.Reset();
+    }
     MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/false));
     const bool last = epoch + 1 >= EpochsToTrain(epoch + 1);
     if (store_ == nullptr) continue;
@@ -227,16 +225,18 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
 }
 
 absl::StatusOr<AnyActorHandle> TrainerBase::CreateCheckedWorker(int worker_id) {
-  absl::StatusOr<AnyActorHandle> worker = MakeWorker(worker_id, run_.config);
-  if (!worker.ok()) {
-    return Annotate(worker.status(),
-                    absl::StrCat("worker ", worker_id, ": CreateWorker"));
+  return CheckCreated(absl::StrCat("worker ", worker_id),
+                      MakeWorker(worker_id, run_.config));
+}
+
+absl::StatusOr<AnyActorHandle> TrainerBase::CheckCreated(
+    absl::string_view name, absl::StatusOr<AnyActorHandle> actor) {
+  if (!actor.ok()) {
+    return Annotate(actor.status(), absl::StrCat(name, ": CreateWorker"));
   }
-  if (worker->empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker ", worker_id, ": CreateWorker returned an empty handle"));
-  }
-  return worker;
+  if (!actor->empty()) return actor;
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ": CreateWorker returned an empty handle"));
 }
 
 absl::Status TrainerBase::StartActors() {

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
+#include "runtime/base/backoff.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_store.h"
@@ -181,6 +182,9 @@ class TrainerBase {
   // Tells the callbacks.
   void NotifySync(const ps::SyncResult& result);
   ActorOptions HelperOptions(absl::string_view name) const;
+  // What CreateWorker has returned; an error names `name`.
+  static absl::StatusOr<AnyActorHandle> CheckCreated(
+      absl::string_view name, absl::StatusOr<AnyActorHandle> actor);
 
  private:
   virtual absl::StatusOr<AnyActorHandle> MakeWorker(int worker_id,
@@ -301,7 +305,7 @@ class TrainerBase {
   }
   // The first failure, and what came of it: `last`.
   absl::Status FirstError(const absl::Status& last) const;
-  // Between failures with no epoch in between: longer and longer.
+  // Between failures that keep training from coming further: longer and longer.
   void Pause();
   // CANCELLED if a signal asks for the end while workers are made anew.
   absl::Status CheckNotStopped() const;
@@ -319,6 +323,7 @@ class TrainerBase {
   // Whether one is due after so many epochs.
   bool CheckpointIsDue(int epochs, bool last) const;
   // Waits for the one that is being written, takes one and begins to write it.
+  // REQUIRES: an epoch has been trained.
   absl::Status TakeCheckpoint();
   // Where the last epoch has no checkpoint.score_metric.
   void WarnOfMissingScore();
@@ -352,10 +357,14 @@ class TrainerBase {
   int checkpointed_epochs_ = 0;             // Of the last that was taken.
   std::optional<int> stop_at_;  // Epochs, once a stop has been asked for.
   int num_regroups_ = 0;
-  int failures_in_a_row_ = 0;  // Since the last epoch that ended.
-  bool heals_ = false;         // Epochs run, and the policy is kHeal.
-  bool recovering_ = false;    // Workers are being made anew.
-  bool gives_up_ = false;      // No failure is borne any more.
+  // Since training has come further than at any failure before: to so many
+  // epochs.
+  int failures_in_a_row_ = 0;
+  int epochs_to_recover_ = 0;
+  Backoff backoff_{absl::Milliseconds(500), absl::Seconds(30)};
+  bool heals_ = false;       // Epochs run, and the policy is kHeal.
+  bool recovering_ = false;  // Workers are being made anew.
+  bool gives_up_ = false;    // No failure is borne any more.
   // The last call that failed.
   int failed_worker_ = -1;
   absl::Status failed_call_;

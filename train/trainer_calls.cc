@@ -15,21 +15,13 @@
 #include "ps/await_calls.h"
 #include "runtime/base/status_macros.h"
 #include "train/trainer_base.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
 
-constexpr absl::Duration kReminderPeriod = absl::Minutes(5);
-
-// How often a wait looks for a signal while workers are made anew.
-constexpr absl::Duration kSignalTurn = absl::Milliseconds(100);
-
 // For so long the cause of an error is waited for that may have one elsewhere.
 constexpr absl::Duration kCauseGrace = absl::Seconds(2);
-
-double SecondsSince(absl::Time start) {
-  return absl::ToDoubleSeconds(absl::Now() - start);
-}
 
 void LogWaiting(const std::vector<AnyActorHandle>& workers,
                 const std::vector<bool>& done, absl::string_view method) {

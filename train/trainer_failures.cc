@@ -15,16 +15,13 @@
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "train/actor_states.h"
 #include "train/stop_signals.h"
 #include "train/trainer_base.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
-
-// The first failure after an epoch costs no pause.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(500);
-constexpr absl::Duration kLongestPause = absl::Seconds(30);
-constexpr absl::Duration kSignalTurn = absl::Milliseconds(100);
 
 // So much later the head may hear of a worker's death than who called it.
 constexpr absl::Duration kDeathNotice = absl::Seconds(2);
@@ -190,18 +187,15 @@ std::vector<std::pair<size_t, absl::Status>> TrainerBase::FindLost(
 
 std::vector<bool> TrainerBase::DeadWorkers() const {
   std::vector<bool> dead(workers_.size(), false);
-  const absl::StatusOr<v1::GetClusterStateResponse> state =
-      cluster_->GetState();
-  if (!state.ok()) {
+  const auto states = ActorStates(*cluster_);
+  if (!states.ok()) {
     LOG(WARNING) << "which workers live is not known: "
-                 << state.status().message();
+                 << states.status().message();
     return dead;
   }
-  for (const v1::ActorInfo& actor : state->actors()) {
-    if (actor.state() != v1::ACTOR_STATE_DEAD) continue;
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      if (workers_[i].actor_id() == actor.actor_id()) dead[i] = true;
-    }
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const auto it = states->find(workers_[i].actor_id());
+    dead[i] = it != states->end() && it->second.state() == v1::ACTOR_STATE_DEAD;
   }
   return dead;
 }
@@ -264,12 +258,11 @@ absl::Status TrainerBase::FirstError(const absl::Status& last) const {
 }
 
 void TrainerBase::Pause() {
-  absl::Duration pause = absl::ZeroDuration();
-  for (int i = 0; i < failures_in_a_row_ && pause < kLongestPause; ++i) {
-    pause = std::max(kFirstPause, 2 * pause);
-  }
-  ++failures_in_a_row_;
-  const absl::Time end = absl::Now() + std::min(pause, kLongestPause);
+  // An epoch that is trained again is none that has come further.
+  epochs_to_recover_ = std::max(epochs_to_recover_,
+                                static_cast<int>(result_.history.size()) + 1);
+  if (++failures_in_a_row_ == 1) return;
+  const absl::Time end = absl::Now() + backoff_.Next();
   while (absl::Now() < end && CheckNotStopped().ok()) {
     absl::SleepFor(std::min(kSignalTurn, end - absl::Now()));
   }

@@ -1,7 +1,6 @@
 // The part of TrainerBase that takes further workers in (max_workers).
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +12,9 @@
 #include "proto/head.pb.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "train/actor_states.h"
 #include "train/trainer_base.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
@@ -21,19 +22,6 @@ namespace {
 // So long an actor may wait before that tells that there is no place for it:
 // the processes of those before it may still be ending.
 constexpr absl::Duration kPlaceGrace = absl::Seconds(1);
-constexpr absl::Duration kTurn = absl::Milliseconds(100);
-
-using States = std::map<std::string, v1::ActorState>;  // By actor_id.
-
-absl::StatusOr<States> ActorStates(const Cluster& cluster) {
-  MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
-                      cluster.GetState());
-  States states;
-  for (const v1::ActorInfo& info : state.actors()) {
-    states[info.actor_id()] = info.state();
-  }
-  return states;
-}
 
 bool HasStarted(const AnyActorHandle& actor) {
   return actor.WaitReady(absl::ZeroDuration()).ok();
@@ -42,10 +30,10 @@ bool HasStarted(const AnyActorHandle& actor) {
 }  // namespace
 
 bool TrainerBase::WaitsForPlace(const AnyActorHandle& actor) const {
-  const absl::StatusOr<States> states = ActorStates(*cluster_);
+  const auto states = ActorStates(*cluster_);
   if (!states.ok()) return false;
   const auto it = states->find(actor.actor_id());
-  return it != states->end() && it->second == v1::ACTOR_STATE_PENDING;
+  return it != states->end() && it->second.state() == v1::ACTOR_STATE_PENDING;
 }
 
 int TrainerBase::TakeInNewcomers() {
@@ -87,18 +75,19 @@ void TrainerBase::AwaitNewcomers() {
   const absl::Time begin = absl::Now();
   while (absl::Now() < begin + options_.start_timeout &&
          CheckNotStopped().ok() && !StoppedBySignal()) {
-    const absl::StatusOr<States> states = ActorStates(*cluster_);
+    const auto states = ActorStates(*cluster_);
     if (!states.ok()) return;
     const bool grace = absl::Now() < begin + kPlaceGrace;
     const auto awaited = std::find_if(
         newcomers_.begin(), newcomers_.end(), [&](const auto& newcomer) {
           const auto it = states->find(newcomer.actor_id());
           if (it == states->end()) return false;
-          return it->second == v1::ACTOR_STATE_STARTING ||
-                 (grace && it->second == v1::ACTOR_STATE_PENDING);
+          const v1::ActorState state = it->second.state();
+          return state == v1::ACTOR_STATE_STARTING ||
+                 (grace && state == v1::ACTOR_STATE_PENDING);
         });
     if (awaited == newcomers_.end()) return;
-    awaited->WaitReady(kTurn).IgnoreError();
+    awaited->WaitReady(kSignalTurn).IgnoreError();
   }
 }
 

@@ -1,22 +1,17 @@
 #include "train/wait_for_start.h"
 
 #include <algorithm>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
-#include "proto/head.pb.h"
 #include "runtime/base/status_macros.h"
+#include "train/actor_states.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
-
-constexpr absl::Duration kLogAfter = absl::Seconds(5);
-// How long one actor is waited for before the next is looked at: one that died
-// must be noticed while another still waits for its place.
-constexpr absl::Duration kTurn = absl::Milliseconds(200);
 
 constexpr size_t kMaxReasons = 3;
 
@@ -24,16 +19,12 @@ constexpr size_t kMaxReasons = 3;
 // before those whose processes are starting: "worker 4: no node has ... free".
 std::string Reasons(const Cluster& cluster, const NamedActors& actors,
                     const std::vector<size_t>& waiting) {
-  std::map<std::string, std::string> causes;  // By actor_id.
-  absl::StatusOr<v1::GetClusterStateResponse> state = cluster.GetState();
-  if (!state.ok()) return std::string(state.status().message());
-  for (const v1::ActorInfo& info : state->actors()) {
-    causes[info.actor_id()] = info.cause();
-  }
+  auto states = ActorStates(cluster);
+  if (!states.ok()) return std::string(states.status().message());
   std::vector<std::string> reasons, starting;
   for (const size_t i : waiting) {
     const auto& [name, actor] = actors[i];
-    const std::string& cause = causes[actor.actor_id()];
+    const std::string& cause = (*states)[actor.actor_id()].cause();
     if (cause.empty()) {
       starting.push_back(absl::StrCat(name, ": its process is starting"));
     } else {
@@ -65,7 +56,7 @@ absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
       }
       const auto& [name, actor] = actors[i];
       const absl::Status status = actor.WaitReady(
-          std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kTurn));
+          std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kStartTurn));
       if (absl::IsDeadlineExceeded(status)) {
         still.push_back(i);
       } else if (!status.ok()) {
@@ -75,7 +66,7 @@ absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
     waiting = std::move(still);
     if (waiting.empty()) return absl::OkStatus();
     const bool late = absl::Now() >= deadline;
-    const bool log = !logged && absl::Now() - begin >= kLogAfter;
+    const bool log = !logged && absl::Now() - begin >= kLogStartAfter;
     if (!late && !log) continue;
     const std::string progress = absl::StrCat(
         actors.size() - waiting.size(), " of ", actors.size(),

@@ -1,14 +1,42 @@
 #include "train/weight_sync.h"
 
-#include <memory>
+#include <filesystem>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "glog/logging.h"
+#include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the folder `from` has takes the place of what is by the same names in
+// `to`; then `from` is gone.
+void MoveInto(const std::string& from, const std::string& to,
+              std::error_code* error) {
+  fs::create_directories(to, *error);
+  if (*error) return;
+  std::vector<fs::path> moved;
+  for (const auto& entry : fs::directory_iterator(from, *error)) {
+    moved.push_back(entry.path());
+  }
+  for (const fs::path& path : moved) {
+    if (*error) return;
+    const fs::path target = fs::path(to) / path.filename();
+    fs::remove_all(target, *error);
+    if (!*error) fs::rename(path, target, *error);
+  }
+  if (!*error) fs::remove(from, *error);
+}
+
+}  // namespace
 
 WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
                        ps::ServerOptions server_options, int num_workers,
@@ -19,7 +47,7 @@ WeightSync::WeightSync(std::string strategy, ps::StrategyOptions options,
       num_workers_(num_workers),
       wait_(std::move(wait)) {}
 
-WeightSync::~WeightSync() { (void)Stop(); }
+WeightSync::~WeightSync() { StopForGood(); }
 
 absl::Status WeightSync::Check() const {
   MR_RETURN_IF_ERROR(Annotate(ps::Validate(server_options_), "server_options"));
@@ -53,12 +81,13 @@ absl::Status WeightSync::Start(const Cluster& cluster,
   ps::ServerOptions server_options = server_options_;
   if (anew && !server_options.state_dir.empty()) {
     absl::StrAppend(&server_options.state_dir, ".", NewId("anew"));
-    LOG(WARNING) << "the parameter server keeps its state in "
-                 << server_options.state_dir << " now";
+    anew_dir_ = server_options.state_dir;
+    LOG(WARNING) << "the parameter server keeps its state in " << anew_dir_
+                 << " until training ends";
   }
-  MR_ASSIGN_OR_RETURN(server_,
-                      ps::CreateParameterServer(cluster, strategy_, options_,
-                                                server_options, options));
+  MR_ASSIGN_OR_RETURN(
+      server_, ps::CreateParameterServer(cluster, strategy_, options_,
+                                         server_options, options, &shards_));
   return absl::OkStatus();
 }
 
@@ -87,15 +116,21 @@ absl::Status WeightSync::SendStart(
       "start of the synchronisation");
 }
 
-absl::Status WeightSync::SendTo(const AnyActorHandle& actor) const {
+absl::Status WeightSync::SendTo(absl::string_view name,
+                                const AnyActorHandle& actor) const {
   MR_ASSIGN_OR_RETURN(
       const ps::SyncStats stats,
       Await(server_.With(Retries()).Call<&ps::ParameterServer::GetStats>()));
   if (!stats.initialized) return absl::OkStatus();
-  return Annotate(
+  const absl::Status sent =
       Await(server_.With(Retries()).Call<&ps::ParameterServer::PushToWorkers>(
-          std::vector<AnyActorHandle>{actor})),
-      "the weights of the last synchronisation");
+          std::vector<AnyActorHandle>{actor}));
+  // To the server it is the first of one.
+  const std::string text = absl::StrReplaceAll(
+      sent.message(), {{ps::WorkerName(0, actor),
+                        absl::StrCat(name, " (", actor.ToString(), ")")}});
+  return Annotate(absl::Status(sent.code(), text),
+                  "the weights of the last synchronisation");
 }
 
 CallOptions WeightSync::Retries() const {
@@ -104,21 +139,50 @@ CallOptions WeightSync::Retries() const {
   return options;
 }
 
-absl::Status WeightSync::Stop() {
+absl::Status WeightSync::EndActors() {
   running_.reset();
-  if (server_.empty()) return absl::OkStatus();
-  if (server_options_.num_shards > 1) {
-    // A dead one cannot name its shards, which live until the job ends.
-    const absl::Status shards = ps::StopParameterServer(server_);
-    if (!shards.ok()) VLOG(1) << "ending the shards: " << shards;
-  }
-  const absl::Status killed = server_.Kill();
-  if (absl::IsUnavailable(killed) || absl::IsDeadlineExceeded(killed)) {
-    return Annotate(killed, "ending the parameter server");
-  }
-  if (!killed.ok()) VLOG(1) << "ending the parameter server: " << killed;
+  const auto end = [](const AnyActorHandle& actor) {
+    const absl::Status killed = actor.Kill();
+    if (absl::IsUnavailable(killed) || absl::IsDeadlineExceeded(killed)) {
+      return Annotate(killed, "ending the parameter server");
+    }
+    if (!killed.ok()) VLOG(1) << "ending the parameter server: " << killed;
+    return absl::OkStatus();
+  };
+  if (!server_.empty()) MR_RETURN_IF_ERROR(end(server_));
   server_ = {};
+  for (; !shards_.empty(); shards_.pop_back()) {
+    MR_RETURN_IF_ERROR(end(shards_.back()));
+  }
   return absl::OkStatus();
+}
+
+absl::Status WeightSync::Stop() {
+  MR_RETURN_IF_ERROR(EndActors());
+  if (anew_dir_.empty()) return absl::OkStatus();
+  std::error_code error;
+  fs::remove_all(anew_dir_, error);
+  LOG_IF(WARNING, error) << "the state of a parameter server that has ended "
+                            "stays in "
+                         << anew_dir_ << ": " << error.message();
+  anew_dir_.clear();
+  return absl::OkStatus();
+}
+
+void WeightSync::StopForGood() {
+  const absl::Status ended = EndActors();
+  LOG_IF(WARNING, !ended.ok())
+      << "it may live until this program leaves the cluster: "
+      << ended.message();
+  server_ = {};
+  shards_.clear();
+  const std::string from = std::exchange(anew_dir_, "");
+  std::error_code error;
+  // One that may live may write there; and it may be on another machine.
+  if (!ended.ok() || from.empty() || !fs::exists(from, error)) return;
+  MoveInto(from, server_options_.state_dir, &error);
+  LOG_IF(WARNING, error) << "the state of the parameter server stays in "
+                         << from << ": " << error.message();
 }
 
 absl::Status WeightSync::SetWorkerWeight(int worker_id, double weight) {
@@ -195,14 +259,6 @@ absl::Status WeightSync::ImportState(const std::string& state) const {
   MR_RETURN_IF_ERROR(CheckStarted());
   return Await(
       server_.With(Retries()).Call<&ps::ParameterServer::ImportState>(state));
-}
-
-absl::Status WeightSync::CheckExport() const {
-  if (server_options_.num_shards <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "checkpoints hold the state of one parameter server; server_options has "
-      "num_shards = ",
-      server_options_.num_shards));
 }
 
 absl::Status WeightSync::CheckStarted() const {

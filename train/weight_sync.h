@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ps/parameter_server.h"
 #include "ps/pull_weights.h"
 #include "runtime/api/miniray.h"
@@ -46,6 +48,7 @@ class WeightSync {
   // anew: training goes back to an earlier moment, so that what an earlier
   //   server has in its state_dir is not gone on with: this one's is another
   //   folder, beside it.
+  // REQUIRES: none has been started, or it has been ended.
   absl::Status Start(const Cluster& cluster, const ActorOptions& options,
                      bool anew);
 
@@ -56,14 +59,21 @@ class WeightSync {
   // Errors also where workers lack what the server will ask of them.
   absl::Status SendStart(const std::vector<AnyActorHandle>& workers) const;
 
-  // Gives a worker that has been made anew, or evaluators, what all had after
+  // Gives a worker that has been made anew, or an evaluator, what all had after
   // the last synchronisation; nothing, if there was none and no common start.
-  absl::Status SendTo(const AnyActorHandle& actor) const;
+  // name: "worker 2", for errors.
+  absl::Status SendTo(absl::string_view name,
+                      const AnyActorHandle& actor) const;
 
-  // Kills the parameter server. Idempotent. Errors: UNAVAILABLE or
-  // DEADLINE_EXCEEDED, the head does not answer: it may still live, and Stop
-  // may be called again.
+  // Kills the parameter server with its shards, dead or not. A folder of its
+  // own beside state_dir is removed, if it is on this machine. Idempotent.
+  // Errors: UNAVAILABLE or DEADLINE_EXCEEDED, the head does not answer: it may
+  // still live, and Stop may be called again.
   absl::Status Stop();
+
+  // The same at the end of training, whose state is to be found in state_dir,
+  // on this machine. What cannot be ended now is left to the end of the driver.
+  void StopForGood();
 
   // See DataParallelTrainer.
   absl::Status SetWorkerWeight(int worker_id, double weight);
@@ -84,13 +94,12 @@ class WeightSync {
   // The parameter server's state, for a checkpoint, and back.
   absl::StatusOr<std::string> ExportState() const;
   absl::Status ImportState(const std::string& state) const;
-  // INVALID_ARGUMENT if it has none that can be in a checkpoint.
-  absl::Status CheckExport() const;
 
   const ActorHandle<ps::ParameterServer>& server() const { return server_; }
 
  private:
   absl::Status CheckStarted() const;
+  absl::Status EndActors();
   // Calls the server for the synchronisation of this number.
   absl::StatusOr<ObjectRef<ps::SyncResult>> CallServer(
       const std::vector<AnyActorHandle>& workers) const;
@@ -114,6 +123,8 @@ class WeightSync {
   int64_t num_syncs_ = 0;
   std::optional<ObjectRef<ps::SyncResult>> running_;  // Begun, not finished.
   ActorHandle<ps::ParameterServer> server_;           // Empty unless started.
+  std::vector<AnyActorHandle> shards_;  // Its shards, if there are several.
+  std::string anew_dir_;  // Where it keeps its state, beside state_dir; or "".
 };
 
 // Calls LoadDataShard of all workers, or of `only`; waits for none. By worker;

@@ -7,13 +7,10 @@
 #include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "runtime/base/status_macros.h"
+#include "train/waits.h"
 
 namespace miniray::train {
 namespace {
-
-constexpr absl::Duration kLogAfter = absl::Seconds(5);
-// How long the head is asked to wait at a time: `cancelled` has its turn, too.
-constexpr absl::Duration kTurn = absl::Milliseconds(200);
 
 bool AsksForNothing(const ResourceOptions& worker) {
   return worker.cpu == 0 && worker.gpu == 0 && worker.memory_bytes == 0 &&
@@ -55,15 +52,15 @@ absl::Status WorkerPlaces::Await(absl::Time begin, absl::Duration timeout,
   }
   bool logged = false;
   while (true) {
-    const absl::Status ready = group_->WaitReady(
-        std::clamp(begin + timeout - absl::Now(), absl::ZeroDuration(), kTurn));
+    const absl::Status ready = group_->WaitReady(std::clamp(
+        begin + timeout - absl::Now(), absl::ZeroDuration(), kStartTurn));
     if (ready.ok()) return absl::OkStatus();
     if (cancelled()) {
       return absl::CancelledError("the wait for places was given up");
     }
     const absl::Duration waited = absl::Now() - begin;
     if (absl::IsDeadlineExceeded(ready) && waited < timeout) {
-      if (!logged && waited >= kLogAfter) {
+      if (!logged && waited >= kLogStartAfter) {
         logged = true;
         LOG(WARNING) << "training cannot begin yet: " << ready.message()
                      << ". It is given up after "

@@ -116,6 +116,18 @@ absl::Status CheckpointWorker::SetWeights(const NamedTensors& weights) {
   return LoadStateDict(*parts_->net, weights);
 }
 
+absl::StatusOr<ReadOnly<ps::WeightMessage>> CheckpointWorker::SendWeights(
+    const ps::WeightRequest& request) {
+  return exchange_.Send(request, LendStateDict(*parts_->net).value);
+}
+
+absl::Status CheckpointWorker::ReceiveWeights(
+    const ReadOnly<ps::WeightMessage>& message) {
+  return exchange_.Receive(message.value, [this](const NamedTensors& weights) {
+    return SetWeights(weights);
+  });
+}
+
 absl::StatusOr<CheckpointFiles> CheckpointWorker::SaveCheckpoint() {
   std::string order(static_cast<const char*>(parts_->order.data_ptr()),
                     parts_->order.nbytes());

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "train/data_parallel_trainer.h"
 
@@ -34,6 +35,9 @@ class CheckpointWorker {
   Metrics TrainEpoch(int epoch);
   NamedTensors GetWeights() const;
   absl::Status SetWeights(const NamedTensors& weights);
+  absl::StatusOr<ReadOnly<ps::WeightMessage>> SendWeights(
+      const ps::WeightRequest& request);
+  absl::Status ReceiveWeights(const ReadOnly<ps::WeightMessage>& message);
   absl::StatusOr<CheckpointFiles> SaveCheckpoint();
   absl::Status LoadCheckpoint(const CheckpointFiles& files);
   int64_t Pid() const;
@@ -48,10 +52,12 @@ class CheckpointWorker {
   double epoch_seconds_ = 0;
   int64_t bytes_ = 0;
   std::string fault_file_;
+  ps::WeightExchange exchange_;
 };
 MINIRAY_ACTOR(CheckpointWorker, Constructor<int, std::string>,
               &CheckpointWorker::LoadDataShard, &CheckpointWorker::TrainEpoch,
               &CheckpointWorker::GetWeights, &CheckpointWorker::SetWeights,
+              &CheckpointWorker::SendWeights, &CheckpointWorker::ReceiveWeights,
               &CheckpointWorker::SaveCheckpoint,
               &CheckpointWorker::LoadCheckpoint, &CheckpointWorker::Pid);
 

@@ -68,6 +68,29 @@ class ElasticWorker {
     x_ += static_cast<float>(items_.size());
     return {{"items", items}, {"before", before}, {"epoch", epoch}};
   }
+  // A sample a step; means over the samples.
+  Metrics TrainSteps(int epoch, int64_t first, int64_t count) {
+    const double before = x_;
+    const auto size = static_cast<int64_t>(items_.size());
+    const int64_t steps = std::clamp<int64_t>(size - first, 0, count);
+    double items = 0;
+    for (int64_t i = first; i < first + steps; ++i) {
+      items += std::pow(8, static_cast<double>(items_[i]));
+    }
+    absl::SleepFor(absl::Milliseconds(2));
+    x_ += static_cast<float>(steps);
+    return {{"items", items / static_cast<double>(std::max<int64_t>(steps, 1))},
+            {"before", before},
+            {"epoch", epoch},
+            {"samples", static_cast<double>(steps)},
+            {"steps", static_cast<double>(steps)}};
+  }
+  absl::StatusOr<Metrics> EvaluateShard(int shard, int num_shards) {
+    if (shard != worker_id_) return absl::InternalError("another's shard");
+    MR_ASSIGN_OR_RETURN(const std::vector<int64_t> items,
+                        ShardItems(kItems, shard, num_shards, {}));
+    return Metrics{{"x", x_}, {"samples", static_cast<double>(items.size())}};
+  }
   NamedTensors GetWeights() { return {{"x", ps::Floats({x_})}}; }
   void SetWeights(const NamedTensors& weights) {
     x_ = weights.at(0).second.item<float>();
@@ -91,6 +114,7 @@ class ElasticWorker {
 };
 MINIRAY_ACTOR(ElasticWorker, Constructor<int, bool>,
               &ElasticWorker::LoadDataShard, &ElasticWorker::TrainEpoch,
+              &ElasticWorker::TrainSteps, &ElasticWorker::EvaluateShard,
               &ElasticWorker::GetWeights, &ElasticWorker::SetWeights,
               &ElasticWorker::SaveCheckpoint, &ElasticWorker::LoadCheckpoint,
               &ElasticWorker::Loaded);
@@ -119,23 +143,40 @@ namespace {
 
 // How many workers each epoch had; and in each all samples were trained on
 // once, by workers that began with the same weights: those that the epoch
-// before has come to, x plus the mean number of samples.
+// before has come to, x plus the mean number of samples. Between two
+// synchronisations, `interval` epochs, the number is the same, and each has its
+// own weights.
+// in_pieces: epochs of TrainSteps, one sample each.
 std::vector<size_t> Check(const std::vector<EpochResult>& history,
-                          double begin = -1000) {
+                          size_t interval = 1, bool in_pieces = false) {
   std::vector<size_t> sizes;
-  double x = begin;
+  double x = -1000;
   for (size_t i = 0; i < history.size(); ++i) {
     const std::vector<Metrics>& workers = history[i].per_worker;
     EXPECT_EQ(history[i].epoch, static_cast<int>(i));
+    const double share = kItems / static_cast<double>(workers.size());
+    const size_t since_sync = i % interval;
+    if (since_sync > 0) {
+      EXPECT_EQ(workers.size(), sizes.back());
+    }
+    // In pieces, "before" is the mean of those of all steps.
+    const double before = x + share * static_cast<double>(since_sync) +
+                          (in_pieces ? (share - 1) / 2 : 0);
     double items = 0;
     for (const Metrics& worker : workers) {
-      EXPECT_NEAR(worker.at("before"), x, 1e-3) << "epoch " << i;
+      EXPECT_NEAR(worker.at("before"), before, 1e-3) << "epoch " << i;
       EXPECT_EQ(worker.at("epoch"), static_cast<double>(i));
-      items += worker.at("items");
+      items += in_pieces ? std::round(worker.at("items") * worker.at("samples"))
+                         : worker.at("items");
     }
     EXPECT_EQ(items, (std::pow(8, kItems) - 1) / 7) << "epoch " << i;
-    x += static_cast<double>(kItems) / static_cast<double>(workers.size());
     sizes.push_back(workers.size());
+    if (since_sync + 1 < interval) continue;
+    x += share * static_cast<double>(interval);
+    const Metrics& metrics = history[i].metrics;
+    if (!metrics.contains("eval/samples")) continue;
+    EXPECT_EQ(metrics.at("eval/samples"), kItems);
+    EXPECT_NEAR(metrics.at("eval/x"), x, 1e-3);
   }
   return sizes;
 }
@@ -234,6 +275,44 @@ TEST_F(ElasticTest, ShrinksWhenANodeLeavesAndGrowsAgain) {
     EXPECT_THAT(Runs(Check(result->history)), ElementsAre(3, 1, 2));
     trainer.Shutdown();
     next.reset();
+    EXPECT_TRUE(Eventually([&] { return NumNodes() == 1; }));
+  }
+}
+
+// Synchronised every second epoch, and every step; and evaluated then, each
+// worker its share. A checkpoint is one of a synchronised epoch, so that what
+// is trained again is what it was.
+TEST_F(ElasticTest, GrowsAndShrinksWhereverItIsSynchronised) {
+  for (const bool in_pieces : {false, true}) {
+    const std::string name = in_pieces ? "pieces" : "interval";
+    SCOPED_TRACE(name);
+    const size_t interval = in_pieces ? 1 : 2;
+    TrainerOptions options = Options(1, 3);
+    options.storage_path = temp_.path();
+    options.name = name;
+    options.failure.policy = FailurePolicy::kHeal;
+    options.sync_interval = static_cast<int>(interval);
+    options.evaluate_every = options.sync_interval;
+    options.checkpoint.frequency = options.sync_interval;
+    if (in_pieces) options.sync_every = 1;
+    ElasticTrainer trainer(options);
+    std::unique_ptr<DriverProcess> node;
+    int grown = -1;
+    int shrunk = -1;
+    trainer.at_epoch_end = [&](int epoch, int num_workers) {
+      if (epoch == 2) node = Node(name, 2);
+      if (num_workers == 3 && grown < 0) grown = epoch;
+      if (grown >= 0 && epoch == grown + 3) node.reset();  // Killed.
+      if (grown >= 0 && num_workers == 1 && shrunk < 0) shrunk = epoch;
+      return shrunk >= 0 && epoch >= shrunk + 4;
+    };
+    const auto result = trainer.Train({.epochs = 2000});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->failures, Not(IsEmpty()));
+    EXPECT_THAT(Runs(Check(result->history, interval, in_pieces)),
+                ElementsAre(1, 3, 1));
+    EXPECT_TRUE(result->history[interval - 1].metrics.contains("eval/x"));
+    trainer.Shutdown();
     EXPECT_TRUE(Eventually([&] { return NumNodes() == 1; }));
   }
 }

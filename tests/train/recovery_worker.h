@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "tests/ps/tensors.h"
@@ -47,24 +50,56 @@ class RecoveryWorker {
       absl::SleepFor(absl::Seconds(epoch_seconds_ / 10));
       meter_.Advance(1);
     }
-    x_ += (4.f + 4.f * static_cast<float>(worker_id_) - x_) / 2;
+    Step();
     meter_.Finish();
     return Metrics{{"x", x_}, {"epoch", epoch}};
   }
 
+  // An epoch in two steps, each as far as TrainEpoch goes.
+  absl::StatusOr<Metrics> TrainSteps(int epoch, int64_t first, int64_t count) {
+    MR_RETURN_IF_ERROR(MaybeFail(absl::StrCat("TrainSteps", first)));
+    const int64_t steps = std::clamp<int64_t>(2 - first, 0, count);
+    for (int64_t i = 0; i < steps; ++i) Step();
+    return Metrics{{"x", x_},
+                   {"epoch", epoch},
+                   {"steps", static_cast<double>(steps)},
+                   {"samples", static_cast<double>(steps)}};
+  }
+
+  absl::StatusOr<Metrics> EvaluateShard(int shard, int num_shards) {
+    MR_RETURN_IF_ERROR(MaybeFail("EvaluateShard"));
+    return Metrics{{"x", x_}, {"samples", 1}};
+  }
+
   absl::StatusOr<NamedTensors> GetWeights() {
     MR_RETURN_IF_ERROR(MaybeFail("GetWeights"));
-    return NamedTensors{{"x", ps::Floats({x_})}};
+    return Weights();
   }
   absl::Status SetWeights(const NamedTensors& weights) {
     MR_RETURN_IF_ERROR(MaybeFail("SetWeights"));
     x_ = weights.at(0).second.item<float>();
     return absl::OkStatus();
   }
+  absl::StatusOr<ReadOnly<ps::WeightMessage>> SendWeights(
+      const ps::WeightRequest& request) {
+    MR_RETURN_IF_ERROR(MaybeFail("SendWeights"));
+    return exchange_.Send(request, Weights());
+  }
+  absl::Status ReceiveWeights(const ReadOnly<ps::WeightMessage>& message) {
+    MR_RETURN_IF_ERROR(MaybeFail("ReceiveWeights"));
+    return exchange_.Receive(
+        message.value,
+        [this](const NamedTensors& weights) { return SetWeights(weights); });
+  }
   Progress GetProgress() const { return meter_.Now(); }
   int64_t Pid() const { return getpid(); }
 
  private:
+  void Step() { x_ += (4.f + 4.f * static_cast<float>(worker_id_) - x_) / 2; }
+  // Two tensors, for two shards.
+  NamedTensors Weights() const {
+    return {{"x", ps::Floats({x_})}, {"one", ps::Floats({1})}};
+  }
   // The file has "WORKER METHOD HOW"; it is removed by whom it means, unless
   // HOW is "always". One with the worker's number behind its name is for that
   // worker alone.
@@ -97,10 +132,13 @@ class RecoveryWorker {
   double epoch_seconds_ = 0;
   float x_ = 0;
   EpochMeter meter_;
+  ps::WeightExchange exchange_;
 };
 MINIRAY_ACTOR(RecoveryWorker, Constructor<int>, &RecoveryWorker::LoadDataShard,
-              &RecoveryWorker::TrainEpoch, &RecoveryWorker::GetWeights,
-              &RecoveryWorker::SetWeights, &RecoveryWorker::GetProgress,
+              &RecoveryWorker::TrainEpoch, &RecoveryWorker::TrainSteps,
+              &RecoveryWorker::EvaluateShard, &RecoveryWorker::GetWeights,
+              &RecoveryWorker::SetWeights, &RecoveryWorker::SendWeights,
+              &RecoveryWorker::ReceiveWeights, &RecoveryWorker::GetProgress,
               &RecoveryWorker::Pid);
 
 class RecoveryTrainer : public DataParallelTrainer<RecoveryWorker> {

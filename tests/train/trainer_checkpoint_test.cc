@@ -144,15 +144,21 @@ TestCluster* TrainerCheckpointTest::nodes_;
 Cluster* TrainerCheckpointTest::cluster_;
 
 // Stopped after 4 epochs, in the middle between two synchronisations, and then
-// by the end at 6 of those that were asked for.
+// by the end at 6 of those that were asked for. Several shards have the bits of
+// one.
 TEST_F(TrainerCheckpointTest, AResumedRunIsTheUninterruptedOneBitForBit) {
-  for (const char* const optimizer : {"adam", "momentum"}) {
-    SCOPED_TRACE(optimizer);
+  const std::pair<const char*, int64_t> variants[] = {
+      {"adam", 1}, {"momentum", 1}, {"adam", 3}};
+  for (const auto& [optimizer, num_shards] : variants) {
+    SCOPED_TRACE(absl::StrCat(optimizer, ", ", num_shards, " shards"));
     const Config config = {{"optimizer", optimizer}};
     const auto [losses, weights] = Undisturbed(8, config);
     TempFolder storage;
-    auto options = [&](CheckpointConfig checkpoint) {
-      return TwoWorkers(*cluster_, storage.path(), std::move(checkpoint));
+    auto options = [&, num_shards = num_shards](CheckpointConfig checkpoint) {
+      TrainerOptions options =
+          TwoWorkers(*cluster_, storage.path(), std::move(checkpoint));
+      options.server_options.num_shards = num_shards;
+      return options;
     };
     {
       CheckpointTrainer trainer(options({.frequency = 4}));
@@ -213,11 +219,17 @@ TEST_F(TrainerCheckpointTest, HooksAndResultTellOfThem) {
   EXPECT_GT(trainer.checkpoints[1].seconds, 0);
   EXPECT_EQ(result->checkpoint, temp_ / "run/checkpoint_000007");
   EXPECT_EQ(result->best_checkpoint, temp_ / "run/checkpoint_000002");
+  for (int epoch = 0; epoch < 7; ++epoch) {
+    const bool taken = epoch % 2 == 1 || epoch == 6;
+    EXPECT_EQ(result->history[epoch].timing.checkpoint > 0, taken) << epoch;
+  }
   EXPECT_THAT(CheckpointsIn(temp_ / "run"),
               ElementsAre("checkpoint_000002", "checkpoint_000007"));
   const Json json = Json::parse(*ReadFile(temp_ / "run/result.json"));
   EXPECT_EQ(json["checkpoint"], result->checkpoint);
   EXPECT_EQ(json["best_checkpoint"], result->best_checkpoint);
+  EXPECT_EQ(json["timing"]["checkpoint"].get<double>(),
+            result->timing().checkpoint);
   for (const char* const worker : {"worker_000", "worker_001"}) {
     EXPECT_TRUE(fs::exists(result->checkpoint + "/" + worker + "/net.pt"));
   }
@@ -362,10 +374,7 @@ TEST_F(TrainerCheckpointTest, WhatCannotBeIsAnErrorBeforeAnythingIsMade) {
   EXPECT_THAT(train(Options({.num_to_keep = 2})), invalid("has no effect"));
   EXPECT_THAT(train(Options({.score_metric = "loss"})),
               invalid("score_metric has no effect"));
-  TrainerOptions options = Options({.frequency = 1});
-  options.server_options.num_shards = 2;
-  EXPECT_THAT(train(options), invalid("num_shards = 2"));
-  options = Options({.resume = "auto"});
+  TrainerOptions options = Options({.resume = "auto"});
   options.name.clear();
   EXPECT_THAT(train(options), invalid("without a name"));
   options.storage_path.clear();
@@ -384,6 +393,13 @@ TEST_F(TrainerCheckpointTest, WhatCannotBeIsAnErrorBeforeAnythingIsMade) {
   EXPECT_THAT(train(options), StatusIs(absl::StatusCode::kFailedPrecondition,
                                        HasSubstr("is of 2 workers")));
   options.num_workers = 2;
+  options.server_options.num_shards = 2;
+  EXPECT_THAT(train(options),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("the parameter server"),
+                             HasSubstr("with 1 shard (num_shards), and this "
+                                       "one has 2"))));
+  options.server_options.num_shards = 1;
   options.sync_strategy = "average";
   options.strategy_options = {};
   EXPECT_THAT(train(options), StatusIs(absl::StatusCode::kFailedPrecondition,

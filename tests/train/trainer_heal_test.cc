@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -146,6 +147,112 @@ TEST_F(TrainerHealTest, AWorkerLostInASynchronisationIsReplacedBeforeTheNext) {
                 AllOf(StartsWith("epoch 2/4: synchronisation: worker 1"),
                       HasSubstr(how == "kill" ? "signal 9" : "not answer")));
   }
+}
+
+// Two steps an epoch, each synchronised: after k of them x is 6 (1 - 2^-k).
+TEST_F(TrainerHealTest, AWorkerLostInAPieceOrAnEvaluationIsReplaced) {
+  const auto x_after = [](int steps) { return 6 - 6 * std::ldexp(1, -steps); };
+  for (const std::string method :
+       {"TrainSteps0", "TrainSteps1", "EvaluateShard"}) {
+    for (const int64_t num_shards : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(method, ", ", num_shards, " shards"));
+      TrainerOptions options =
+          Options({.max_failures = 1, .policy = FailurePolicy::kHeal});
+      options.sync_every = 1;
+      options.evaluate_every = 1;
+      options.server_options.num_shards = num_shards;
+      RecoveryTrainer trainer(options);
+      const auto result = Train(&trainer, "1 " + method + " kill", 2);
+      ASSERT_THAT(result, IsOk());
+      ASSERT_THAT(result->history, SizeIs(4));
+      for (int i = 0; i < 4; ++i) {
+        const Metrics& metrics = result->history[i].metrics;
+        EXPECT_EQ(metrics.at("x"),
+                  (x_after(2 * i + 1) + x_after(2 * i + 2)) / 2);
+        EXPECT_EQ(metrics.at("eval/x"), x_after(2 * i + 2));
+        EXPECT_EQ(metrics.at("eval/samples"), 2);
+        EXPECT_EQ(metrics.at("steps"), 2);
+      }
+      EXPECT_EQ(Final(trainer), x_after(8));
+      EXPECT_EQ(trainer.GetSyncStats()->version, 8);
+      EXPECT_THAT(trainer.created, ElementsAre(0, 1, 1));
+      ASSERT_THAT(result->failures, SizeIs(1));
+      EXPECT_EQ(result->failures[0].worker_id, 1);
+      EXPECT_EQ(result->failures[0].epoch, 2);
+    }
+  }
+}
+
+// As with one server: what the lost one has trained is lost where it had not
+// been aggregated yet, and a result that has been is only pushed again.
+TEST_F(TrainerHealTest, AWorkerLostInASynchronisationOfShardsIsReplaced) {
+  const std::map<std::string, double> ends = {
+      {"SendWeights", 5.3125}, {"ReceiveWeights", kUndisturbed[3]}};
+  for (const auto& [method, end] : ends) {
+    SCOPED_TRACE(method);
+    TrainerOptions options =
+        Options({.max_failures = 1, .policy = FailurePolicy::kHeal});
+    options.server_options.num_shards = 2;
+    RecoveryTrainer trainer(options);
+    const auto result = Train(&trainer, "1 " + method + " kill");
+    ASSERT_THAT(result, IsOk());
+    ASSERT_THAT(result->history, SizeIs(4));
+    EXPECT_EQ(Final(trainer), end);
+    EXPECT_EQ(trainer.GetSyncStats()->version, 4);
+    EXPECT_THAT(trainer.created, ElementsAre(0, 1, 1));
+    ASSERT_THAT(result->failures, SizeIs(1));
+    EXPECT_EQ(result->failures[0].worker_id, 1);
+  }
+}
+
+// To the parameter server it is the first of one.
+TEST_F(TrainerHealTest, AReplacementThatCannotTakeTheWeightsIsNamed) {
+  RecoveryTrainer trainer(
+      Options({.max_failures = 1, .policy = FailurePolicy::kHeal}));
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 1) return;
+    EXPECT_THAT(
+        WriteFileAtomically(temp_.path() + "/fault", "1 TrainEpoch throw"),
+        IsOk());
+    EXPECT_THAT(
+        WriteFileAtomically(temp_.path() + "/fault1", "1 SetWeights throw"),
+        IsOk());
+  };
+  const auto result = trainer.Train(
+      {.epochs = 4, .config = {{"fault_file", temp_.path() + "/fault"}}});
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(HasSubstr("then: epoch 2/4: worker 1 in the place of a "
+                              "lost one: the weights of the last "
+                              "synchronisation"),
+                    HasSubstr("worker 1 (RecoveryWorker 'worker-1')"),
+                    Not(HasSubstr("worker 0"))));
+}
+
+// Epochs 0 and 1 go well each time, and are trained again: that is no progress.
+// The pauses are none, 0.5 s, 1 s, and 2 s, and a quarter less at most.
+TEST_F(TrainerHealTest, AFailureThatComesAgainIsWaitedForLongerAndLonger) {
+  auto observer = std::make_shared<FailureObserver>();
+  std::vector<absl::Time> times;
+  observer->at_failure = [&](const WorkerFailure&) {
+    times.push_back(absl::Now());
+  };
+  TrainerOptions options = Options({.max_failures = 4});
+  options.callbacks = {observer};
+  RecoveryTrainer trainer(options);
+  std::vector<int> epochs;
+  const std::string file = temp_.path() + "/fault";
+  trainer.at_epoch_start = [&](int epoch) {
+    epochs.push_back(epoch);
+    if (epoch != 2) return;
+    EXPECT_THAT(WriteFileAtomically(file, "1 TrainEpoch throw"), IsOk());
+  };
+  const auto result =
+      trainer.Train({.epochs = 4, .config = {{"fault_file", file}}});
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("loss went up"));
+  EXPECT_THAT(epochs, ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2));
+  ASSERT_THAT(times, SizeIs(5));
+  EXPECT_GE(times[4] - times[3], absl::Seconds(1.5));
 }
 
 // Both are killed before one is made anew: the server waits for both.

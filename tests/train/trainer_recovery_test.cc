@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -183,20 +184,103 @@ TEST_F(TrainerRecoveryTest, AKilledParameterServerIsMadeAnewWithItsState) {
   }
 }
 
-// Its state_dir has what came after the checkpoint, which is not gone on with.
-TEST_F(TrainerRecoveryTest, AStateFolderDoesNotBringLaterWeightsBack) {
-  TrainerOptions options = Options({.max_failures = 1}, "run", 0);
+// One of three shards, or the one in front. The others do not live on.
+TEST_F(TrainerRecoveryTest, AKilledShardIsMadeAnewWithAllOthers) {
+  for (const bool in_front : {true, false}) {
+    TrainerOptions options =
+        Options({.max_failures = 1}, in_front ? "front" : "shard");
+    options.server_options.num_shards = 3;
+    CheckpointTrainer trainer(options);
+    std::vector<AnyActorHandle> servers;
+    trainer.at_epoch_start = [&](int epoch) {
+      if (epoch != 3 || !servers.empty()) return;
+      servers = *trainer.parameter_server()
+                     .Call<&ps::ParameterServer::GetShards>()
+                     .Get();
+      servers.push_back(trainer.parameter_server());
+      const AnyActorHandle& victim = servers[in_front ? 3 : 1];
+      EXPECT_EQ(kill(static_cast<pid_t>(nodes_->Info(victim).pid()), SIGKILL),
+                0);
+    };
+    const auto result = trainer.Train({.epochs = kEpochs});
+    ASSERT_THAT(result, IsOk());
+    ExpectAllEpochsOnce(*result);
+    EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+    EXPECT_THAT(result->failures, SizeIs(1));
+    ASSERT_THAT(servers, SizeIs(4));
+    for (const AnyActorHandle& server : servers) {
+      EXPECT_TRUE(Eventually([&] {
+        return nodes_->Info(server).state() == v1::ACTOR_STATE_DEAD;
+      }));
+    }
+  }
+}
+
+// With a folder a shard comes back by itself, and the trainer need not know.
+TEST_F(TrainerRecoveryTest, AShardWithAStateFolderComesBack) {
+  TrainerOptions options = Options({});
+  options.server_options.num_shards = 2;
   options.server_options.state_dir = temp_.path() + "/state";
   CheckpointTrainer trainer(options);
   bool first = true;
   trainer.at_epoch_start = [&](int epoch) {
-    if (epoch != 5 || !std::exchange(first, false)) return;
-    EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+    if (epoch != 3 || !std::exchange(first, false)) return;
+    const auto shards = *trainer.parameter_server()
+                             .Call<&ps::ParameterServer::GetShards>()
+                             .Get();
+    const int64_t pid = nodes_->Info(shards[0]).pid();
+    EXPECT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
   };
-  const auto result = trainer.Train(
-      {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+  const auto result = trainer.Train({.epochs = kEpochs});
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+}
+
+// Its state_dir has what came after the checkpoint, which is not gone on with.
+// There is one folder in its place at a time, and in the end what it has is in
+// state_dir, beside what else there is.
+TEST_F(TrainerRecoveryTest, AStateFolderDoesNotBringLaterWeightsBack) {
+  for (const int64_t num_shards : {1, 2}) {
+    SCOPED_TRACE(absl::StrCat(num_shards, " shards"));
+    const std::string run = absl::StrCat("run", num_shards);
+    TrainerOptions options = Options({.max_failures = 2}, run, 0);
+    const std::string parent = absl::StrCat(temp_.path(), "/servers", run);
+    options.server_options.num_shards = num_shards;
+    options.server_options.state_dir = parent + "/state";
+    const auto folders = [&] {
+      std::vector<std::string> names;
+      for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+        names.push_back(entry.path().filename());
+      }
+      std::sort(names.begin(), names.end());
+      return names;
+    };
+    CheckpointTrainer trainer(options);
+    int failures = 0;
+    trainer.at_epoch_start = [&](int epoch) {
+      if (epoch != 5 || failures == 2) return;
+      ++failures;
+      EXPECT_THAT(WriteFileAtomically(fault_file(), "throw"), IsOk());
+    };
+    std::filesystem::create_directories(options.server_options.state_dir);
+    EXPECT_THAT(WriteFileAtomically(parent + "/state/notes", "mine"), IsOk());
+    const auto result = trainer.Train(
+        {.epochs = kEpochs, .config = {{"fault_file", fault_file()}}});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->failures, SizeIs(2));
+    EXPECT_EQ(Outcome(*result, trainer), *undisturbed_);
+    EXPECT_THAT(folders(), ElementsAre("state", StartsWith("state.anew-")));
+    trainer.Shutdown();
+    EXPECT_THAT(folders(), ElementsAre("state"));
+    EXPECT_THAT(ReadFile(parent + "/state/notes"), IsOkAndHolds("mine"));
+    const auto next = ps::CreateParameterServer(*cluster_, "momentum",
+                                                options.strategy_options,
+                                                options.server_options);
+    ASSERT_THAT(next, IsOk());
+    EXPECT_EQ(Bytes(next->Call<&ps::ParameterServer::PullWeights>().Get()),
+              undisturbed_->weights);
+    EXPECT_THAT(ps::StopParameterServer(*next), IsOk());
+  }
 }
 
 // Epochs of 50 ms; the moment is anywhere in them, in a synchronisation, or
