@@ -110,6 +110,7 @@ class GradientServer {
     absl::Status status;
   };
 
+  static std::string NameOf(int worker);
   absl::Status CheckWorker(int worker) const;
   PushTerms TermsOf(const ModelSnapshot& model) const;
   struct Checked {

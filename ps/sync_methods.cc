@@ -1,0 +1,251 @@
+// The methods of ParameterServer that synchronise: pull, aggregate, and what is
+// noted of it.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ps/await_calls.h"
+#include "ps/gradient_methods.h"
+#include "ps/parameter_server.h"
+#include "ps/run_strategy.h"
+#include "ps/tensor_info.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ps {
+namespace {
+
+double SecondsSince(absl::Time start) {
+  return absl::ToDoubleSeconds(absl::Now() - start);
+}
+
+constexpr char kWhyExchange[] =
+    "compressed weights, weights in pieces, or several shards "
+    "(ServerOptions)";
+
+absl::Status CheckHandles(const std::vector<AnyActorHandle>& workers) {
+  if (workers.empty()) {
+    return absl::InvalidArgumentError(
+        "there are no workers to synchronise; pass at least one");
+  }
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (workers[i].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", i, ": its handle is empty"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ParameterServer::CheckWorkers(
+    const std::vector<AnyActorHandle>& workers) const {
+  MR_RETURN_IF_ERROR(CheckHandles(workers));
+  return view_.has_value() || sharded_ != nullptr
+             ? CheckExchange(workers, kWhyExchange)
+             : absl::OkStatus();
+}
+
+absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
+    const std::vector<AnyActorHandle>& workers) {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/false));
+  return Sync(workers, "");
+}
+
+absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
+    const std::vector<AnyActorHandle>& workers, const std::string& sync_id) {
+  if (sync_id.empty()) {
+    return absl::InvalidArgumentError("a synchronisation's id cannot be empty");
+  }
+  if (sharded_ != nullptr || sync_id != last_sync_) {
+    return Sync(workers, sync_id);
+  }
+  MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  if (gradients_ != nullptr) MR_RETURN_IF_ERROR(gradients_->SaveIfFailed());
+  // The disk may have been full.
+  if (unsaved_ >= options_.save_every) MR_RETURN_IF_ERROR(Save());
+  SyncResult result;
+  result.num_workers = static_cast<int64_t>(workers.size());
+  result.repeated = true;
+  const absl::Time start = absl::Now();
+  const int64_t pushed_before = stats_.bytes_pushed;
+  MR_RETURN_IF_ERROR(Push(workers));
+  CountSync(true);
+  result.seconds_push = SecondsSince(start);
+  result.version = stats_.version;
+  result.bytes = stats_.bytes_pushed - pushed_before;
+  return result;
+}
+
+absl::StatusOr<SyncResult> ParameterServer::Sync(
+    const std::vector<AnyActorHandle>& workers, const std::string& sync_id) {
+  MR_RETURN_IF_ERROR(CheckWorkers(workers));
+  SyncResult result;
+  result.num_workers = static_cast<int64_t>(workers.size());
+  if (options_.min_workers > result.num_workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_workers is ", options_.min_workers,
+                     ", but there are ", result.num_workers, " workers"));
+  }
+  MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
+  if (sharded_ != nullptr) return sharded_->Sync(workers, sync_id);
+  if (strategy_->TakesGradients()) {
+    MR_RETURN_IF_ERROR(CheckPullsGradients(options_));
+  }
+  MR_ASSIGN_OR_RETURN(const std::optional<SyncResult> in_pieces,
+                      SyncInPieces(workers, sync_id));
+  if (in_pieces.has_value()) return *in_pieces;
+
+  absl::Time start = absl::Now();
+  MR_ASSIGN_OR_RETURN(PulledWeights pulled,
+                      Pull(workers, gradients_ != nullptr ? Pulled::kGradients
+                                                          : Pulled::kWeights));
+  for (const LeftOut& worker : pulled.left_out) Warn(worker.status);
+  SetWeightsInMean(&pulled.contributions);
+  for (const LeftOut& worker : pulled.left_out) {
+    ++(worker.refused ? result.num_refused : result.num_lost);
+  }
+  result.seconds_pull = SecondsSince(start);
+  stats_.contributions_refused += result.num_refused;
+  stats_.contributions_lost += result.num_lost;
+  stats_.bytes_pulled += pulled.bytes;
+  stats_.bytes_saved_pull += pulled.bytes_saved;
+  stats_.seconds_pull += result.seconds_pull;
+
+  start = absl::Now();
+  NamedTensors aggregated;
+  if (gradients_ == nullptr) {
+    MR_ASSIGN_OR_RETURN(aggregated, Aggregate(pulled.contributions, workers));
+  }
+  std::vector<int64_t> contributors;
+  for (const Contribution& contribution : pulled.contributions) {
+    contributors.push_back(contribution.worker_id);
+  }
+  const auto num_accepted = static_cast<int64_t>(contributors.size());
+  // Counted already in what is saved: a server that is killed after that, and
+  // has its push repeated, has done it.
+  sync_counted_ = false;
+  CountSync(true);
+  auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
+  if (gradients_ == nullptr) {
+    pulled.contributions.clear();  // What follows needs memory too.
+    MR_RETURN_IF_ERROR(
+        Replace(std::move(aggregated), sync_id, std::move(contributors)));
+  } else {
+    MR_RETURN_IF_ERROR(gradients_->StepTogether(std::move(pulled.contributions),
+                                                sync_id, stats_.num_syncs,
+                                                NamesOf(workers)));
+    last_sync_ = sync_id;
+  }
+  stats_.contributions_accepted += num_accepted;
+  result.seconds_aggregate = SecondsSince(start);
+  stats_.seconds_aggregate += result.seconds_aggregate;
+
+  start = absl::Now();
+  const int64_t pushed_before = stats_.bytes_pushed;
+  const int64_t saved_before = stats_.bytes_saved_push;
+  MR_RETURN_IF_ERROR(Push(workers, pulled.left_out, pulled.holds_view));
+  std::move(not_counted).Cancel();
+  result.seconds_push = SecondsSince(start);
+  result.version = stats_.version;
+  result.bytes = pulled.bytes + stats_.bytes_pushed - pushed_before;
+  result.bytes_saved =
+      pulled.bytes_saved + stats_.bytes_saved_push - saved_before;
+  return result;
+}
+
+PullRequest ParameterServer::RequestOf(
+    const std::vector<AnyActorHandle>& workers, Pulled what) const {
+  return {
+      .workers = workers,
+      .wants_samples = strategy_->UsesWorkerWeights(),
+      .wants_buffers = what != Pulled::kGradients && !buffer_names_.has_value(),
+      .check_finite = options_.non_finite == NonFinitePolicy::kDropWorker ||
+                      (options_.non_finite == NonFinitePolicy::kRefuse &&
+                       !strategy_->PassesOnNonFinite()),
+      .drop_non_finite = options_.non_finite == NonFinitePolicy::kDropWorker,
+      .min_workers = options_.min_workers,
+      .deadline = Deadline(),
+      .layout = layout_.has_value() ? &*layout_ : nullptr,
+      .weights = &weights_};
+}
+
+absl::StatusOr<PulledWeights> ParameterServer::Pull(
+    const std::vector<AnyActorHandle>& workers, Pulled what) {
+  if (gradients_ != nullptr) FollowGradients();
+  // Nobody has weights of no id.
+  const WeightView no_view(
+      WeightView::Options{.part = role_.shard, .num_parts = role_.num_shards});
+  PullRequest request = RequestOf(workers, what);
+  if (view_.has_value()) {
+    request.view = what == Pulled::kWeightsInFull ? &no_view : &*view_;
+  }
+  if (what == Pulled::kGradients) {
+    MR_RETURN_IF_ERROR(gradients_->Pull().status());
+    request.gradients = [model = gradients_->Snapshot()](
+                            absl::string_view who, NamedTensors* tensors) {
+      return GradientModel::CheckAndComplete(*model, who, tensors);
+    };
+  }
+  MR_ASSIGN_OR_RETURN(PulledWeights pulled, PullWeightsOf(request));
+  if (pulled.buffer_names.has_value()) {
+    MR_RETURN_IF_ERROR(
+        Annotate(SetBufferNames(pulled.contributions.front().tensors,
+                                *std::move(pulled.buffer_names)),
+                 WorkerName(0, workers.front())));
+  }
+  if (IsShard()) {
+    UpdateInfo(pulled.contributions.front().tensors, pulled.places);
+  }
+  for (Contribution& contribution : pulled.contributions) {
+    contribution.info = info_;
+  }
+  return pulled;
+}
+
+absl::Status ParameterServer::SetBufferNames(const NamedTensors& model,
+                                             std::vector<std::string> names) {
+  // A shard knows only some of them, and UpdateInfo picks those.
+  if (!IsShard()) {
+    MR_ASSIGN_OR_RETURN(info_, MakeInfo(model, names));
+  }
+  buffer_names_ = std::move(names);
+  return absl::OkStatus();
+}
+
+void ParameterServer::SetWeightsInMean(
+    std::vector<Contribution>* contributions) const {
+  const bool all_tell = std::all_of(
+      contributions->begin(), contributions->end(),
+      [](const Contribution& c) { return c.num_samples.has_value(); });
+  for (Contribution& contribution : *contributions) {
+    auto weight = worker_weights_.find(contribution.worker_id);
+    if (weight != worker_weights_.end()) {
+      contribution.weight = weight->second;
+    } else if (worker_weights_.empty() && all_tell) {
+      contribution.weight = *contribution.num_samples;
+    }
+  }
+}
+
+std::vector<TensorInfo> ParameterServer::InfoOfModel(
+    const NamedTensors& weights) const {
+  return InfoOf({.tensors = weights, .info = info_});
+}
+
+absl::StatusOr<NamedTensors> ParameterServer::Aggregate(
+    const std::vector<Contribution>& contributions,
+    const std::vector<AnyActorHandle>& workers) {
+  return RunStrategy(
+      *strategy_, stats_.strategy, weights_, contributions,
+      [&] { return strategy_->Aggregate(contributions); }, NamesOf(workers));
+}
+
+}  // namespace miniray::ps
