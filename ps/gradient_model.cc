@@ -228,6 +228,11 @@ absl::Status GradientModel::SaveIfFailed() {
   return Save(*Snapshot());
 }
 
+absl::Status GradientModel::SaveUnsaved() {
+  if (unsaved_ == 0 || options_.state_dir.empty()) return absl::OkStatus();
+  return Save(*Snapshot());
+}
+
 absl::Status GradientModel::Save(const ModelSnapshot& model) {
   ServerState state{
       .strategy = name_,

@@ -107,6 +107,9 @@ class GradientModel {
   // Saves again what could not be saved; does nothing if all was.
   absl::Status SaveIfFailed();
 
+  // Saves what is not saved yet, though it may not be its time.
+  absl::Status SaveUnsaved();
+
  private:
   absl::Status SaveIfDue(const ModelSnapshot& model);
   absl::Status Save(const ModelSnapshot& model);

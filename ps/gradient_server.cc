@@ -166,6 +166,12 @@ absl::Status GradientServer::SaveIfFailed() {
   return RunAlone([this] { return model_.SaveIfFailed(); });
 }
 
+absl::Status GradientServer::SaveUnsaved() {
+  absl::MutexLock lock(&mu_);
+  AwaitIdle();
+  return RunAlone([this] { return model_.SaveUnsaved(); });
+}
+
 absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
   const PushId id = push.id;
   MR_RETURN_IF_ERROR(CheckWorker(id.worker));

@@ -86,6 +86,9 @@ class GradientServer {
   // Saves again what StepTogether could not.
   absl::Status SaveIfFailed() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Saves what is not saved yet (save_every).
+  absl::Status SaveUnsaved() ABSL_LOCKS_EXCLUDED(mu_);
+
   std::shared_ptr<const ModelSnapshot> Snapshot() const {
     return model_.Snapshot();
   }

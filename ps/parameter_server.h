@@ -155,6 +155,11 @@ class ParameterServer {
 
   absl::StatusOr<SyncStats> GetStats() const;
 
+  // Saves what is not saved yet, with save_every above 1; does nothing without
+  // state_dir. StopParameterServer calls it. Errors: RESOURCE_EXHAUSTED and
+  // others, it cannot be saved.
+  absl::Status SaveNow();
+
   // Returns all that a state_dir would hold, for a checkpoint of the caller's;
   // with several shards, that of all of them, of one time.
   // Errors: FAILED_PRECONDITION, a strategy that takes gradients.
@@ -375,7 +380,7 @@ MINIRAY_ACTOR(
     &ParameterServer::SetPart, &ParameterServer::ImportPart,
     &ParameterServer::CommitPart, &ParameterServer::AbandonPart,
     &ParameterServer::PushPart, &ParameterServer::GetPart,
-    &ParameterServer::StartGradientPart);
+    &ParameterServer::StartGradientPart, &ParameterServer::SaveNow);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
 absl::Status CheckWorkerWeight(int worker_id, double weight);
@@ -400,8 +405,10 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
     const ActorOptions& actor_options = {.resources = {.cpu = 0}},
     std::vector<AnyActorHandle>* shards = nullptr);
 
-// Kills the server with its shards, which a dead one cannot name: they live
-// on then. Returns the first error.
+// Saves what is not saved yet (SaveNow), where there is a state_dir, and kills
+// the server with its shards, which a dead one cannot name: they live on then.
+// Kill alone saves nothing, nor does the end of the driver. Returns the first
+// error; a server that does not answer is killed all the same.
 absl::Status StopParameterServer(const ActorHandle<ParameterServer>& server);
 
 }  // namespace miniray::ps

@@ -28,8 +28,10 @@ namespace fs = std::filesystem;
 
 constexpr char kShardPrefix[] = "shard-";
 
-// How long the server in front may take to tell its shards when it is stopped.
+// How long a server may take to tell its shards when it is stopped.
 constexpr absl::Duration kStopTimeout = absl::Seconds(5);
+// How long one that answers may write its state.
+constexpr absl::Duration kSaveTimeout = absl::Minutes(1);
 
 absl::Status HasRestarted() {
   return absl::UnavailableError(
@@ -420,10 +422,16 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateShardedServer(
 }
 
 absl::Status StopParameterServer(const ActorHandle<ParameterServer>& server) {
+  const auto asked = server.Call<&ParameterServer::GetShards>();
+  const auto saving = server.Call<&ParameterServer::SaveNow>();
   const absl::StatusOr<std::vector<AnyActorHandle>> shards =
-      server.Call<&ParameterServer::GetShards>().Get(kStopTimeout);
+      asked.Get(kStopTimeout);
+  absl::Status saved;
+  // One in front of shards has nothing to save, and may be at work for long.
+  if (shards.ok() && shards->empty()) saved = saving.Get(kSaveTimeout);
   absl::Status first_error = server.Kill();
   first_error.Update(shards.status());
+  first_error.Update(saved);
   if (!shards.ok()) return first_error;
   for (const AnyActorHandle& shard : *shards) {
     first_error.Update(shard.Kill());

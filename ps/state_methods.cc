@@ -121,6 +121,14 @@ absl::Status ParameterServer::SaveTo(const std::string& folder) {
   return absl::OkStatus();
 }
 
+absl::Status ParameterServer::SaveNow() {
+  if (options_.state_dir.empty()) return absl::OkStatus();
+  if (gradients_ != nullptr) return gradients_->SaveUnsaved();
+  // Shards save all that they do (save_every is 1).
+  return unsaved_ > 0 && !IsShard() && sharded_ == nullptr ? Save()
+                                                           : absl::OkStatus();
+}
+
 absl::Status ParameterServer::CheckTravels() const {
   if (!strategy_->TakesGradients()) return absl::OkStatus();
   return absl::FailedPreconditionError(

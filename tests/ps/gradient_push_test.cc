@@ -266,6 +266,31 @@ TEST_F(GradientPushTest, AServerThatLostVersionsTakesItsWorkersBack) {
   EXPECT_THAT(Values(next->model.weights.value[0].second), ElementsAre(-3));
 }
 
+TEST_F(GradientPushTest, AStopSavesWhatIsNotSavedYet) {
+  const ServerOptions options = {.state_dir = StateFolder("stop"),
+                                 .save_every = 10,
+                                 .mode = SyncMode::kAsynchronous};
+  const auto first =
+      StartServer(options, "sgd", {{"lr", 1}, {"momentum", 0.5}});
+  GradientClient client(first, 0);
+  ASSERT_TRUE(client.Join({{"w", Floats({0})}}, {}).ok());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(client.Push({{{"w", Floats({1})}}}).ok());
+  }
+  ASSERT_TRUE(StopParameterServer(first).ok());
+  const auto second =
+      StartServer(options, "sgd", {{"lr", 1}, {"momentum", 0.5}});
+  GradientClient next(second, 0);
+  const auto joined = next.Join({{"w", Floats({0})}}, {});
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(next.version(), 3);
+  // Steps of 1, 1.5 and, for it goes on with its momentum, 1.75.
+  EXPECT_THAT(Values(joined->value[0].second), ElementsAre(-2.5));
+  const auto reply = next.Push({{{"w", Floats({1})}}});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_THAT(Values(reply->model.weights.value[0].second), ElementsAre(-4.25));
+}
+
 TEST_F(GradientPushTest, TheServerPullsGradientsAndPushesWeights) {
   StartWorkers(3);
   const auto server = StartServer({}, "sgd", {{"lr", 0.5}});

@@ -228,6 +228,82 @@ TEST_F(ServerFailuresTest, AnotherServerGoesOnWithTheFolder) {
                     HasSubstr("use another folder")));
 }
 
+TEST_F(ServerFailuresTest, OneOfThreeSynchronisationsIsSaved) {
+  StartWorkers(2);
+  const auto server = StartServer(
+      {.state_dir = StateFolder("third"), .save_every = 3}, "momentum");
+  const auto stats = [&] {
+    return *server.With({.max_retries = -1})
+                .Call<&ParameterServer::GetStats>()
+                .Get();
+  };
+  const int64_t saves = stats().num_saves;  // That it is there.
+  NamedTensors third;
+  for (int sync = 1; sync <= 5; ++sync) {
+    Train(sync);
+    ASSERT_TRUE(
+        server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
+    EXPECT_EQ(stats().num_saves, saves + (sync >= 3 ? 1 : 0)) << sync;
+    if (sync == 3) third = WeightsOf(0);
+  }
+  const auto pid = static_cast<pid_t>(nodes_.Info(server).pid());
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  const auto pulled = server.With({.max_retries = -1})
+                          .Call<&ParameterServer::PullWeights>()
+                          .Get();
+  ASSERT_TRUE(pulled.ok()) << pulled.status();
+  EXPECT_EQ(stats().version, 3);
+  EXPECT_EQ(stats().num_syncs, 3);
+  EXPECT_TRUE(SameBits((*pulled)[0].second, third[0].second));
+}
+
+TEST_F(ServerFailuresTest, AStopSavesWhatIsNotSavedYet) {
+  StartWorkers(2);
+  const ServerOptions options = {.state_dir = StateFolder("stop"),
+                                 .save_every = 10};
+  const auto sync = [&](const ActorHandle<ParameterServer>& server) {
+    return server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  };
+  const auto version = [](const ActorHandle<ParameterServer>& server) {
+    return server.Call<&ParameterServer::GetStats>().Get()->version;
+  };
+  const auto first = StartServer(options, "momentum");
+  for (int i = 0; i < 4; ++i) {
+    Train(i);
+    ASSERT_TRUE(sync(first).ok());
+  }
+  ASSERT_TRUE(StopParameterServer(first).ok());
+  const NamedTensors weights = WeightsOf(0);
+  const auto second = StartServer(options, "momentum");
+  EXPECT_EQ(version(second), 4);
+  const auto pulled = second.Call<&ParameterServer::PullWeights>().Get();
+  ASSERT_TRUE(pulled.ok()) << pulled.status();
+  EXPECT_TRUE(SameBits((*pulled)[0].second, weights[0].second));
+  // One that is killed has what was saved by hand.
+  ASSERT_TRUE(sync(second).ok());
+  ASSERT_TRUE(second.Call<&ParameterServer::SaveNow>().Get().ok());
+  ASSERT_TRUE(sync(second).ok());
+  ASSERT_TRUE(second.Kill().ok());
+  const auto third = StartServer(options, "momentum");
+  EXPECT_EQ(version(third), 5);
+}
+
+TEST_F(ServerFailuresTest, AStopThatCannotSaveSaysSoAndStops) {
+  StartWorkers(1);
+  const std::string folder = StateFolder("unstoppable");
+  const auto server = StartServer({.state_dir = folder, .save_every = 2});
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
+  const int64_t pid = nodes_.Info(server).pid();
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory_symlink("/proc/none", folder);
+  EXPECT_THAT(
+      StopParameterServer(server).ToString(),
+      AllOf(HasSubstr("save the parameter server's state"), HasSubstr(folder)));
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
+  std::filesystem::remove(folder);
+}
+
 TEST_F(ServerFailuresTest, AFolderThatCannotBeWrittenIsAnErrorAtOnce) {
   const auto server = StartServer({.state_dir = "/proc/none"});
   EXPECT_THAT(server.WaitReady().ToString(), HasSubstr("/proc/none"));
