@@ -35,14 +35,19 @@
 // all. Gradients are named like the parameters, in the order of the weights;
 // buffers' values may stand among them.
 //
-// Two more methods are called where the class has them, together with the
+// Three more methods are called where the class has them, together with the
 // first, so they cost no time of their own:
 //   double NumSamples();                     // or an integer
 //   std::vector<std::string> BufferNames();
+//   int NumRestarts();  // ActorContext::Current()->num_restarts()
 // NumSamples is the worker's weight in strategies like "weighted"; it is asked
 // for at each synchronisation. BufferNames tells which tensors are no
 // parameters; worker 0 is asked for it until the first synchronisation. Without
-// it, names tell (tensor_info.h).
+// it, names tell (tensor_info.h). NumRestarts is for classes whose objects
+// restart with the weights that they began with: a worker that has restarted
+// since it was sent weights fails with FAILED_PRECONDITION, or is left out
+// (min_workers), instead of contributing those; without it, that is not
+// noticed. It is asked for at each synchronisation, and after weights.
 
 #ifndef MINIRAY_PS_PARAMETER_SERVER_H_
 #define MINIRAY_PS_PARAMETER_SERVER_H_
@@ -69,6 +74,7 @@
 #include "ps/sync_result.h"
 #include "ps/sync_strategy.h"
 #include "ps/weight_view.h"
+#include "ps/worker_restarts.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 
@@ -361,6 +367,7 @@ class ParameterServer {
   int64_t unsaved_ = 0;             // Changes since the last save.
   // By actor: pushes that nobody waits for.
   std::map<std::string, ObjectRef<void>> late_pushes_;
+  WorkerRestarts restarts_;
   SyncStats stats_;
 };
 MINIRAY_ACTOR(

@@ -67,6 +67,7 @@ class ParameterServer::PiecewiseAttempt {
     // A worker that is left out of one piece would have to be left out of all.
     request.min_workers = 0;
     request.drop_non_finite = false;
+    request.restarts = nullptr;  // Who has restarted has no weights of this id.
     PullPieces pull(std::move(request), &server_.weights_, &pieces_,
                     server_.view_->id());
     for (size_t k = 0; k < pieces_.size(); ++k) {
@@ -110,6 +111,9 @@ class ParameterServer::PiecewiseAttempt {
     {
       const Stopwatch stopwatch(&result_.seconds_push);
       MR_RETURN_IF_ERROR(Send(pieces_.size() - 1));
+      for (const AnyActorHandle& worker : workers_) {
+        server_.restarts_.NoteSent(worker);
+      }
       const std::vector<absl::Status>& taken = push_.Await(server_.Deadline());
       pushed = server_.Judge(workers_, std::vector<bool>(workers_.size(), true),
                              taken, push_.TakeLast());

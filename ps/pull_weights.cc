@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "ps/await_calls.h"
-#include "runtime/actor/registry.h"
+#include "ps/worker_methods.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
@@ -22,14 +22,6 @@ constexpr char kSendWeights[] = "SendWeights";
 constexpr char kReceiveWeights[] = "ReceiveWeights";
 constexpr char kNumSamples[] = "NumSamples";
 constexpr char kBufferNames[] = "BufferNames";
-
-// Workers are of this program or its plug-ins; of a foreign class nothing is
-// known.
-bool HasMethod(const AnyActorHandle& worker, absl::string_view method) {
-  const auto found =
-      miniray::internal::ActorRegistry::Get().Find(worker.class_name());
-  return found.ok() && (*found)->methods.contains(method);
-}
 
 // What to call for a worker's weights or gradients.
 std::string PullMethod(const AnyActorHandle& worker, bool gradients) {
@@ -71,6 +63,7 @@ class Pull {
     ObjectRef<ReadOnly<NamedTensors>> weights_call;
     ObjectRef<ReadOnly<WeightMessage>> message_call;
     std::optional<ObjectRef<double>> samples_call;
+    std::optional<ObjectRef<int64_t>> restarts_call;
     bool came = false;
     absl::Status status;  // Of one that is left out.
     bool refused = false;
@@ -96,6 +89,11 @@ class Pull {
       if (request_.wants_samples && HasMethod(worker, kNumSamples)) {
         answer.samples_call =
             worker.CallByName<double>(std::string(kNumSamples));
+      }
+      if (request_.restarts != nullptr &&
+          HasMethod(worker, WorkerRestarts::kMethod)) {
+        answer.restarts_call =
+            worker.CallByName<int64_t>(WorkerRestarts::kMethod);
       }
       if (request_.view != nullptr) {
         answer.message_call = worker.CallByName<ReadOnly<WeightMessage>>(
@@ -158,6 +156,14 @@ class Pull {
     absl::StatusOr<NamedTensors> weights = WeightsOf(answer);
     calls_[i] = nullptr;
     if (!weights.ok()) return Fail(i, weights.status());
+    if (answer.restarts_call.has_value()) {
+      const absl::StatusOr<int64_t> restarts = answer.restarts_call->Get();
+      absl::Status current = restarts.status();
+      if (restarts.ok()) {
+        current = request_.restarts->Check(request_.workers[i], *restarts);
+      }
+      if (!current.ok()) return Fail(i, current);
+    }
     answer.contribution.worker_id = static_cast<int>(i);
     answer.contribution.tensors = *std::move(weights);
     if (answer.samples_call.has_value()) {

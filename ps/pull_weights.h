@@ -19,6 +19,7 @@
 #include "ps/server_options.h"
 #include "ps/sync_strategy.h"
 #include "ps/weight_view.h"
+#include "ps/worker_restarts.h"
 #include "runtime/api/miniray.h"
 
 namespace miniray::ps {
@@ -39,6 +40,8 @@ struct PullRequest {
   // has these weights.
   const WeightView* view = nullptr;
   const NamedTensors* weights = nullptr;
+  // Not null: workers that have restarted since they were sent weights fail.
+  const WorkerRestarts* restarts = nullptr;
   // Not null: once it is done, the pull ends with CANCELLED.
   std::shared_ptr<miniray::internal::CallState> stop;
 };

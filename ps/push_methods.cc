@@ -68,18 +68,22 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
   std::vector<ObjectRef<void>> refs(workers.size());
   std::vector<std::shared_ptr<miniray::internal::CallState>> calls(
       workers.size());
+  // Who comes back from where it was gets the weights then, and only the last.
+  const auto send_when_back = [&](const AnyActorHandle& worker) {
+    const CallOptions options = {.max_retries = -1};
+    late_pushes_[worker.actor_id()] =
+        worker.CallByNameWith<void>(options, method, outgoing[false]->encoded);
+    restarts_.NoteSent(worker, options);
+  };
   for (size_t i = 0; i < workers.size(); ++i) {
-    ObjectRef<void>& late = late_pushes_[workers[i].actor_id()];
-    Cancel(late);
+    Cancel(late_pushes_[workers[i].actor_id()]);
     if (!awaited[i]) {
-      // Who comes back from where it was gets the weights then, and only the
-      // last.
-      late = workers[i].CallByNameWith<void>({.max_retries = -1}, method,
-                                             outgoing[false]->encoded);
+      send_when_back(workers[i]);
       continue;
     }
     late_pushes_.erase(workers[i].actor_id());
     refs[i] = workers[i].CallByName<void>(method, outgoing_to(i).encoded);
+    restarts_.NoteSent(workers[i]);
     calls[i] = refs[i].state();
   }
   const absl::Time deadline = Deadline();
@@ -101,6 +105,10 @@ absl::Status ParameterServer::Push(const std::vector<AnyActorHandle>& workers,
         return absl::OkStatus();
       },
       deadline));
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const bool died = awaited[i] && absl::IsUnavailable(pushed[i]);
+    if (died && options_.min_workers > 0) send_when_back(workers[i]);
+  }
   stats_.seconds_push += absl::ToDoubleSeconds(absl::Now() - start);
   return Judge(workers, awaited, pushed, std::move(refs));
 }

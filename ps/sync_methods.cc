@@ -174,7 +174,9 @@ PullRequest ParameterServer::RequestOf(
       .min_workers = options_.min_workers,
       .deadline = Deadline(),
       .layout = layout_.has_value() ? &*layout_ : nullptr,
-      .weights = &weights_};
+      .weights = &weights_,
+      // Whoever brings the start may have been restarted.
+      .restarts = what == Pulled::kWeightsInFull ? nullptr : &restarts_};
 }
 
 absl::StatusOr<PulledWeights> ParameterServer::Pull(

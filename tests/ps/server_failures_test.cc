@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ATen/ops/arange.h"
@@ -37,6 +38,7 @@ class Worker {
   }
   NamedTensors GetWeights() { return weights_; }
   void SetWeights(NamedTensors weights) {
+    if (!pipe_of_set_.empty()) BlockOn(std::exchange(pipe_of_set_, ""));
     weights_ = std::move(weights);
     ++num_sets_;
   }
@@ -54,16 +56,20 @@ class Worker {
     }
     close(fd);
   }
+  void BlockNextSetOn(std::string pipe) { pipe_of_set_ = std::move(pipe); }
   int64_t Pid() { return getpid(); }
+  int NumRestarts() { return ActorContext::Current()->num_restarts(); }
 
  private:
   const int64_t id_;
+  std::string pipe_of_set_;
   NamedTensors weights_;
   int64_t num_sets_ = 0;
 };
 MINIRAY_ACTOR(Worker, Constructor<int64_t>, &Worker::GetWeights,
               &Worker::SetWeights, &Worker::Train, &Worker::NumSets,
-              &Worker::BlockOn, &Worker::Pid);
+              &Worker::BlockOn, &Worker::BlockNextSetOn, &Worker::Pid,
+              &Worker::NumRestarts);
 
 class ServerFailuresTest : public testing::Test {
  protected:
@@ -103,6 +109,39 @@ class ServerFailuresTest : public testing::Test {
     ASSERT_TRUE(pid.ok()) << pid.status();
     ASSERT_TRUE(workers_[worker].Kill().ok());
     ASSERT_TRUE(Eventually([&] { return !ProcessLives(*pid); }));
+  }
+
+  // Returns when its next process is there, with the weights it begins with.
+  void RestartWorker(size_t worker) {
+    const auto pid = workers_[worker].Call<&Worker::Pid>().Get();
+    ASSERT_TRUE(pid.ok()) << pid.status();
+    ASSERT_EQ(kill(static_cast<pid_t>(*pid), SIGKILL), 0);
+    ASSERT_TRUE(Eventually([&] {
+      const auto next = workers_[worker].Call<&Worker::Pid>().Get();
+      return next.ok() && *next != *pid;
+    }));
+  }
+
+  // Waits until it has been sent weights once, which are worker 0's.
+  void ExpectBroughtUp(size_t worker) {
+    ASSERT_TRUE(Eventually([&] {
+      const auto sets = workers_[worker]
+                            .With({.max_retries = -1})
+                            .Call<&Worker::NumSets>()
+                            .Get();
+      return sets.ok() && *sets == 1;
+    }));
+    EXPECT_TRUE(SameBits(WeightsOf(worker)[0].second, WeightsOf(0)[0].second));
+  }
+
+  // Returns once somebody has it open for reading, with its other end.
+  int OpenForWriting(const std::string& pipe) {
+    int writer = -1;
+    EXPECT_TRUE(Eventually([&] {
+      writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+      return writer >= 0;
+    }));
+    return writer;
   }
 
   NamedTensors WeightsOf(size_t worker) {
@@ -432,22 +471,88 @@ TEST_F(ServerFailuresTest, ARestartedWorkerGetsTheWeightsAtOnce) {
   const auto blocked = workers_[1].Call<&Worker::BlockOn>(pipe);
   auto sync = server.Call<&ParameterServer::SyncFromWorkers>(handles_);
   // The worker is in BlockOn once its end of the pipe is open.
-  int writer = -1;
-  ASSERT_TRUE(Eventually([&] {
-    writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    return writer >= 0;
-  }));
+  const int writer = OpenForWriting(pipe);
   ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
   close(writer);
   const auto result = sync.Get();
   ASSERT_TRUE(result.ok()) << result.status();
   // Nobody asks for it: the weights come by themselves.
-  ASSERT_TRUE(Eventually([&] {
-    const auto sets =
-        workers_[1].With({.max_retries = -1}).Call<&Worker::NumSets>().Get();
-    return sets.ok() && *sets == 1;
-  }));
-  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, WeightsOf(0)[0].second));
+  ExpectBroughtUp(1);
+  // It has them, so it counts again.
+  Train(4);
+  EXPECT_EQ(
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get()->num_lost,
+      0);
+}
+
+TEST_F(ServerFailuresTest, AWorkerThatDiesInThePushGetsTheWeightsAtOnce) {
+  StartWorkers(2, /*max_restarts=*/1);
+  const auto server = StartServer({.min_workers = 1});
+  const std::string pipe = StateFolder("pipe4");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_TRUE(workers_[1].Call<&Worker::BlockNextSetOn>(pipe).Get().ok());
+  const int64_t pid = *workers_[1].Call<&Worker::Pid>().Get();
+  auto sync = server.Call<&ParameterServer::SyncFromWorkers>(handles_);
+  const int writer = OpenForWriting(pipe);
+  ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+  close(writer);
+  const auto result = sync.Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_lost, 0);  // Its contribution had come.
+  ExpectBroughtUp(1);
+  EXPECT_EQ(WeightsOf(1)[0].second[0].item<double>(), 0.5);
+  EXPECT_THAT(
+      server.Call<&ParameterServer::GetStats>().Get()->warnings,
+      ElementsAre(AllOf(HasSubstr("worker 1 (Worker"), HasSubstr("signal 9"))));
+}
+
+TEST_F(ServerFailuresTest, ARestartBetweenTwoSynchronisationsIsNoticed) {
+  StartWorkers(3, /*max_restarts=*/1);
+  const auto server = StartServer({.min_workers = 2});
+  const auto sync = [&] {
+    return server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  };
+  ASSERT_TRUE(sync().ok());
+  RestartWorker(1);
+  Train(3);
+  // Not of worker 1, which trains on from what it began with.
+  const at::Tensor expected =
+      WeightsOf(0)[0].second.add(WeightsOf(2)[0].second).div(2);
+  const auto result = sync();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_lost, 1);
+  EXPECT_TRUE(SameBits(WeightsOf(0)[0].second, expected));
+  ExpectBroughtUp(1);
+  EXPECT_THAT(server.Call<&ParameterServer::GetStats>().Get()->warnings,
+              ElementsAre(AllOf(HasSubstr("worker 1 (Worker"),
+                                HasSubstr("has restarted"))));
+  Train(4);
+  EXPECT_EQ(sync()->num_lost, 0);
+  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, WeightsOf(2)[0].second));
+}
+
+TEST_F(ServerFailuresTest, ARestartedWorkerIsAnErrorWhereAllAreNeeded) {
+  StartWorkers(2, /*max_restarts=*/1);
+  const auto server = StartServer({});
+  const auto sync = [&] {
+    return server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  };
+  ASSERT_TRUE(sync().ok());
+  const NamedTensors before = WeightsOf(0);
+  RestartWorker(1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        sync().status().ToString(),
+        AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("worker 1 (Worker"),
+              HasSubstr("has restarted"), HasSubstr("PushToWorkers")));
+  }
+  EXPECT_EQ(*workers_[0].Call<&Worker::NumSets>().Get(), 1);
+  // What the error says to do.
+  const std::vector<AnyActorHandle> restarted = {handles_[1]};
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::PushToWorkers>(restarted).Get().ok());
+  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, before[0].second));
+  EXPECT_TRUE(sync().ok());
 }
 
 }  // namespace
