@@ -73,12 +73,16 @@ ParameterServer::ParameterServer(const std::string& strategy,
                                                role_.shards);
     return;  // The shards keep the state.
   } else if (NeedsExchange(options_)) {
-    view_.emplace(WeightView::Options{.from_workers = options_.from_workers,
-                                      .to_workers = options_.to_workers,
-                                      .part = role_.shard,
-                                      .num_parts = role_.num_shards});
+    MakeView();
   }
   if (!options_.state_dir.empty()) Restore();
+}
+
+void ParameterServer::MakeView() {
+  view_.emplace(WeightView::Options{.from_workers = options_.from_workers,
+                                    .to_workers = options_.to_workers,
+                                    .part = role_.shard,
+                                    .num_parts = role_.num_shards});
 }
 
 absl::Time ParameterServer::Deadline() const {

@@ -172,13 +172,14 @@ class ParameterServer {
   absl::StatusOr<std::string> ExportState() const;
 
   // Goes on from a state of ExportState. Workers keep the weights that they
-  // have. With several shards all of them do, or none.
+  // have; one of a server without weights makes this one such a server. With
+  // several shards all of them go on, or none.
   //
   // Errors: INVALID_ARGUMENT, the bytes are none, or of another model than the
   // server's. FAILED_PRECONDITION, as above, or the state is another
-  // strategy's, or of a server with another number of shards, or without
-  // weights where this one has some. RESOURCE_EXHAUSTED and others, it cannot
-  // be saved (state_dir).
+  // strategy's, or of a server with another number of shards, or, with shards,
+  // without weights where they have some. RESOURCE_EXHAUSTED and others, it
+  // cannot be saved (state_dir).
   absl::Status ImportState(const std::string& bytes);
 
   // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
@@ -293,6 +294,7 @@ class ParameterServer {
                      const std::vector<bool>& awaited,
                      const std::vector<absl::Status>& pushed,
                      std::vector<ObjectRef<void>> calls);
+  void MakeView();              // A new one.
   absl::Time Deadline() const;  // Of a pull or push that begins now.
   // They are the server's from now on; saved as the options say.
   // contributors: as of WeightMessage.
@@ -310,6 +312,7 @@ class ParameterServer {
   absl::Status TakeState(ServerState state);
   // What ImportState is given, if this server or shard can go on from it.
   absl::StatusOr<ServerState> ReadState(const std::string& bytes) const;
+  void ForgetWeights();  // As if there had never been any.
   absl::Status CheckTravels() const;
   void Restore();
   void Warn(const absl::Status& status);

@@ -167,7 +167,9 @@ void PiecewiseStrategy::Reset(const NamedTensors& weights) {
   weights_ = weights;
   for (Piece& piece : strategies_) piece.before.reset();
   if (weights.empty()) {
-    for (Piece& piece : strategies_) piece.strategy->Reset({});
+    // The next ones may be another model's.
+    pieces_.clear();
+    strategies_.clear();
     return;
   }
   if (pieces_.empty()) {

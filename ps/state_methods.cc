@@ -64,7 +64,10 @@ absl::Status ParameterServer::TakeState(ServerState state) {
   stats_.version = state.version;
   stats_.num_syncs = state.num_syncs;
   last_sync_ = std::move(state.last_sync);
-  if (state.weights.value.empty()) return absl::OkStatus();
+  if (state.weights.value.empty()) {
+    ForgetWeights();
+    return absl::OkStatus();
+  }
   if (IsShard()) {
     view_->set_places(state.places);
     if (state.knows_buffers) buffer_names_ = std::move(state.buffer_names);
@@ -84,6 +87,16 @@ absl::Status ParameterServer::TakeState(ServerState state) {
                          {.tensors = std::move(state.strategy_tensors.value),
                           .scalars = std::move(state.strategy_scalars)},
                          weights_);
+}
+
+void ParameterServer::ForgetWeights() {
+  weights_.clear();
+  layout_.reset();
+  buffer_names_.reset();
+  info_.reset();
+  attempt_.reset();
+  if (view_.has_value()) MakeView();
+  strategy_->Reset({});
 }
 
 absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
@@ -165,9 +178,12 @@ absl::StatusOr<ServerState> ParameterServer::ReadState(
         absl::StrCat("the state is of a server with the strategy ",
                      state.strategy, ", and this one has ", stats_.strategy));
   }
-  if (state.weights.value.empty() && !weights_.empty()) {
+  if (state.weights.value.empty()) {
+    // Shards would have to forget theirs all at once.
+    if (!IsShard() || weights_.empty()) return state;
     return absl::FailedPreconditionError(
-        "the state is of a server without weights, and this one has some");
+        "the state is of a server without weights, and this one has some and "
+        "several shards (num_shards): begin with an empty state_dir");
   }
   if (layout_.has_value()) {
     MR_RETURN_IF_ERROR(CheckLayout(state.weights.value, *layout_,
@@ -181,6 +197,10 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
   MR_RETURN_IF_ERROR(CheckTravels());
   if (sharded_ != nullptr) return sharded_->ImportState(bytes);
   MR_ASSIGN_OR_RETURN(ServerState state, ReadState(bytes));
+  // They are of another time.
+  for (const auto& [worker, push] : late_pushes_) Cancel(push);
+  late_pushes_.clear();
+  restarts_ = {};
   MR_RETURN_IF_ERROR(TakeState(std::move(state)));
   sync_counted_ = true;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();
