@@ -78,7 +78,7 @@ std::vector<Strategy> Strategies() {
           {"multi_krum", honest}, {"bulyan", honest},   {"fedavgm", {}},
           {"fedadam", {}},        {"fedyogi", {}},      {"fedadagrad", {}},
           {"diloco", {}},         {"dp", {}},           {"sgd", {}},
-          {"adamw", {}}};
+          {"adam", {}},           {"adamw", {}},        {"adagrad", {}}};
 }
 
 // The weights of four workers, in memory that has been touched.

@@ -10,8 +10,8 @@ TEST(BenchKernelsTest, MeasuresEveryRow) {
     EXPECT_TRUE(rows.contains(std::string("average") + threads));
     EXPECT_TRUE(rows.contains(std::string("median") + threads));
   }
-  for (const char* strategy :
-       {"average", "trimmed_mean", "bulyan", "fedadam", "dp"}) {
+  for (const char* strategy : {"average", "trimmed_mean", "bulyan", "fedadam",
+                               "dp", "adam", "adagrad"}) {
     EXPECT_TRUE(rows.contains(std::string("strategy ") + strategy));
     EXPECT_TRUE(rows.contains(std::string("extra memory of ") + strategy));
   }
