@@ -1,0 +1,3 @@
+// The strategy of ps/README.md as a plug-in.
+
+#include "tests/ps/median_strategy.h"
