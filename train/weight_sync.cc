@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
 #include "glog/logging.h"
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
@@ -16,6 +17,9 @@ namespace miniray::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A server that takes longer over its state at the end of training is ended.
+constexpr absl::Duration kSaveTimeout = absl::Minutes(1);
 
 // What the folder `from` has takes the place of what is by the same names in
 // `to`; then `from` is gone.
@@ -169,7 +173,21 @@ absl::Status WeightSync::Stop() {
   return absl::OkStatus();
 }
 
+void WeightSync::SaveUnsaved() {
+  if (server_.empty() || server_options_.state_dir.empty() ||
+      server_options_.save_every == 1) {
+    return;
+  }
+  const absl::Status saved =
+      server_.Call<&ps::ParameterServer::SaveNow>().Get(kSaveTimeout);
+  LOG_IF(WARNING, !saved.ok())
+      << "up to " << server_options_.save_every - 1
+      << " of the last synchronisations are not in "
+      << server_options_.state_dir << ": " << saved.message();
+}
+
 void WeightSync::StopForGood() {
+  SaveUnsaved();
   const absl::Status ended = EndActors();
   LOG_IF(WARNING, !ended.ok())
       << "it may live until this program leaves the cluster: "

@@ -247,6 +247,8 @@ TEST_F(TrainerRecoveryTest, AStateFolderDoesNotBringLaterWeightsBack) {
     const std::string parent = absl::StrCat(temp_.path(), "/servers", run);
     options.server_options.num_shards = num_shards;
     options.server_options.state_dir = parent + "/state";
+    // What the last ones made is there in the end all the same.
+    options.server_options.save_every = num_shards == 1 ? 4 : 1;
     const auto folders = [&] {
       std::vector<std::string> names;
       for (const auto& entry : std::filesystem::directory_iterator(parent)) {
