@@ -100,6 +100,20 @@ TEST(PiecewiseStrategyTest, RemembersWhatTheStrategyItselfDoes) {
   }
 }
 
+TEST(PiecewiseStrategyTest, WithoutWeightsAnyModelMayBeNext) {
+  for (const char* name : {"momentum", "fedadam"}) {
+    SCOPED_TRACE(name);
+    PiecewiseStrategy pieces = InPieces(name);
+    pieces.Reset(Model(-1));
+    AggregateModel(pieces, Round(0));
+    pieces.Reset({});
+    EXPECT_TRUE(pieces.pieces().empty());
+    const std::vector<Contribution> others =
+        Contributions({{{"w", Floats({1, 2})}}, {{"w", Floats({3, 6})}}});
+    ExpectSame(AggregateModel(pieces, others), {{"w", Floats({2, 4})}});
+  }
+}
+
 TEST(PiecewiseStrategyTest, RollbackForgetsWhatWasBegun) {
   PiecewiseStrategy pieces = InPieces("fedadam");
   pieces.Reset(Model(-1));

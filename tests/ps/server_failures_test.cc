@@ -343,6 +343,28 @@ TEST_F(ServerFailuresTest, AStopThatCannotSaveSaysSoAndStops) {
   std::filesystem::remove(folder);
 }
 
+TEST_F(ServerFailuresTest, AStateFromBeforeTheFirstWeightsForgetsThem) {
+  StartWorkers(2);
+  const auto server = StartServer({}, "momentum");
+  const auto sync = [&] {
+    return server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  };
+  const auto before = server.Call<&ParameterServer::ExportState>().Get();
+  ASSERT_TRUE(before.ok()) << before.status();
+  ASSERT_TRUE(sync().ok());
+  Train(1);
+  const absl::Status imported =
+      server.Call<&ParameterServer::ImportState>(*before).Get();
+  ASSERT_TRUE(imported.ok()) << imported;
+  // A first mean, without momentum.
+  const at::Tensor expected =
+      WeightsOf(0)[0].second.add(WeightsOf(1)[0].second).div(2);
+  const auto result = sync();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->version, 1);
+  EXPECT_TRUE(SameBits(WeightsOf(0)[0].second, expected));
+}
+
 TEST_F(ServerFailuresTest, AFolderThatCannotBeWrittenIsAnErrorAtOnce) {
   const auto server = StartServer({.state_dir = "/proc/none"});
   EXPECT_THAT(server.WaitReady().ToString(), HasSubstr("/proc/none"));
