@@ -173,21 +173,16 @@ absl::Status WeightSync::Stop() {
   return absl::OkStatus();
 }
 
-void WeightSync::SaveUnsaved() {
-  if (server_.empty() || server_options_.state_dir.empty() ||
-      server_options_.save_every == 1) {
-    return;
-  }
-  const absl::Status saved =
-      server_.Call<&ps::ParameterServer::SaveNow>().Get(kSaveTimeout);
-  LOG_IF(WARNING, !saved.ok())
-      << "up to " << server_options_.save_every - 1
-      << " of the last synchronisations are not in "
-      << server_options_.state_dir << ": " << saved.message();
-}
-
 void WeightSync::StopForGood() {
-  SaveUnsaved();
+  if (!server_.empty() && !server_options_.state_dir.empty() &&
+      server_options_.save_every > 1) {
+    const absl::Status saved =
+        server_.Call<&ps::ParameterServer::SaveNow>().Get(kSaveTimeout);
+    LOG_IF(WARNING, !saved.ok())
+        << "up to " << server_options_.save_every - 1
+        << " of the last synchronisations are not in "
+        << server_options_.state_dir << ": " << saved.message();
+  }
   const absl::Status ended = EndActors();
   LOG_IF(WARNING, !ended.ok())
       << "it may live until this program leaves the cluster: "

@@ -72,8 +72,7 @@ class WeightSync {
   absl::Status Stop();
 
   // The same at the end of training, whose state is to be found in state_dir,
-  // on this machine, the last synchronisations with save_every above 1 too.
-  // What cannot be ended now is left to the end of the driver.
+  // on this machine. What cannot be ended now is left to the end of the driver.
   void StopForGood();
 
   // See DataParallelTrainer.
@@ -100,7 +99,6 @@ class WeightSync {
 
  private:
   absl::Status CheckStarted() const;
-  void SaveUnsaved();
   absl::Status EndActors();
   // Calls the server for the synchronisation of this number.
   absl::StatusOr<ObjectRef<ps::SyncResult>> CallServer(
