@@ -3,10 +3,8 @@
 
 #include <signal.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -161,25 +159,6 @@ TEST_F(TrainerFailureTest, WorkersEndWithTheTrainer) {
   EXPECT_TRUE(Eventually([&] {
     return NumActors() == 0 && !ProcessLives(pids[0]) && !ProcessLives(pids[1]);
   }));
-}
-
-// What could not be ended is no matter of the next Train's.
-TEST_F(TrainerFailureTest, ATrainerTrainsAgainThoughItsHeadWasAwayAtItsEnd) {
-  const auto cluster = [] {
-    auto nodes = std::make_unique<TestCluster>(TestCluster::Options{
-        .node_cpus = {2}, .head = {.reconnect_timeout = absl::Seconds(1)}});
-    EXPECT_EQ(setenv("MINIRAY_ADDRESS", nodes->address().c_str(), 1), 0);
-    return nodes;
-  };
-  QuadraticTrainer trainer({.num_workers = 2}, {});
-  std::unique_ptr<TestCluster> nodes = cluster();
-  EXPECT_THAT(trainer.Train({.epochs = 1}), IsOk());
-  nodes.reset();
-  trainer.Shutdown();
-  nodes = cluster();
-  EXPECT_THAT(trainer.Train({.epochs = 1}), IsOk());
-  trainer.Shutdown();
-  unsetenv("MINIRAY_ADDRESS");
 }
 
 TEST_F(TrainerFailureTest, WorkersWithoutAPlaceAreAnErrorAfterTheTimeout) {
