@@ -32,7 +32,8 @@ std::string RotatedPath(const std::string& path, int index) {
 }
 
 // Bytes of each log's files that made way for newer ones. Rotations and whoever
-// looks for the next file exclude each other by its mutex.
+// looks for a file exclude each other by its mutex: amid a rotation a log's
+// newest file is not there.
 struct Dropped {
   absl::Mutex mu;
   std::map<std::string, int64_t> bytes ABSL_GUARDED_BY(mu);
@@ -186,7 +187,11 @@ LostOutput LostOutputOf(const std::string& path) {
 absl::StatusOr<LogReader> LogReader::Open(const std::string& path,
                                           int64_t tail_lines) {
   std::error_code error;
-  const std::string real = std::filesystem::canonical(path, error).string();
+  std::string real;
+  {
+    absl::MutexLock lock(&GetDropped().mu);
+    real = std::filesystem::canonical(path, error).string();
+  }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("open ", path));
   LogReader reader(real);
   if (tail_lines > 0) {
@@ -201,12 +206,10 @@ absl::Status LogReader::StartAtTail(int64_t lines) {
   constexpr off_t kBlock = 64 << 10;
   // The newline at the very end closes the last line, and begins none.
   bool at_end = true;
-  for (int index = 0; index < kMaxFiles; ++index) {
-    ScopedFd fd(open(RotatedPath(path_, index).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.valid()) {
-      if (index == 0) return ErrnoStatus(errno, absl::StrCat("open ", path_));
-      break;  // Fewer lines than were asked for: from the oldest file's start.
-    }
+  while (true) {
+    MR_ASSIGN_OR_RETURN(ScopedFd fd, OpenOlder());
+    // Fewer lines than were asked for: from the oldest file's start.
+    if (!fd.valid()) break;
     struct stat st;
     if (fstat(fd.get(), &st) != 0) return ErrnoStatus(errno, "stat");
     off_t end = st.st_size;
@@ -235,6 +238,26 @@ absl::Status LogReader::StartAtTail(int64_t lines) {
   }
   FindBegin();
   return absl::OkStatus();
+}
+
+absl::StatusOr<ScopedFd> LogReader::OpenOlder() const {
+  absl::MutexLock lock(&GetDropped().mu);
+  int index = 0;
+  if (fd_.valid()) {
+    // Where the open file is now: rotation may have moved it.
+    struct stat own = {};
+    if (fstat(fd_.get(), &own) != 0) return ErrnoStatus(errno, "stat");
+    int64_t inode;
+    do {
+      inode = Inode(RotatedPath(path_, index++));
+    } while (inode >= 0 && inode != static_cast<int64_t>(own.st_ino));
+    if (inode < 0) return ScopedFd();  // It is gone: there is none older.
+  }
+  ScopedFd fd(open(RotatedPath(path_, index).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() && (index == 0 || errno != ENOENT)) {
+    return ErrnoStatus(errno, absl::StrCat("open ", path_));
+  }
+  return fd;
 }
 
 void LogReader::FindBegin() {
@@ -327,6 +350,7 @@ std::map<int, std::string> FindActorLogs(const std::string& folder,
                                          absl::string_view actor_id) {
   std::map<int, std::string> found;
   std::error_code error;
+  absl::MutexLock lock(&GetDropped().mu);
   const std::string infix = absl::StrCat("-", actor_id, ".");
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();

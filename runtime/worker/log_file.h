@@ -93,6 +93,9 @@ class LogReader {
  private:
   explicit LogReader(std::string path) : path_(std::move(path)) {}
   absl::Status StartAtTail(int64_t lines);
+  // The file before the one that is open, the newest if none is; not valid:
+  // there is none.
+  absl::StatusOr<ScopedFd> OpenOlder() const;
   // Sets begin_ for the open file.
   void FindBegin();
   // Opens the file after the one that is open; false: that is the newest.

@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>  // NOLINT(build/c++11)
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -214,6 +216,25 @@ TEST_F(LogFileTest, AReaderThatWasOvertakenGoesOnWithTheOldest) {
   for (const char* line : {"seven\n", "eight\n", "nine\n"}) file.Append(line);
   EXPECT_EQ(ReadOn(&*tail), "eight\nnine\n");
   EXPECT_EQ(tail->TakeLost(), 6);
+}
+
+TEST_F(LogFileTest, ALogIsThereWhileItIsRotated) {
+  const std::string path = folder_.path() + "/Counter-actor-12.0.log";
+  auto file = LogFile::Open(path, {.max_bytes = 6, .max_files = 3});
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    while (!done) file->Append("line\n");
+  });
+  int missing = 0;
+  for (int i = 0; i < 2000; ++i) {
+    if (FindActorLogs(folder_.path(), "actor-12").empty()) ++missing;
+    if (!LogReader::Open(path, 0).ok()) ++missing;
+    if (!LogReader::Open(path, 2).ok()) ++missing;
+  }
+  done = true;
+  writer.join();
+  EXPECT_EQ(missing, 0);
 }
 
 TEST_F(LogFileTest, ALinkIsFollowed) {
