@@ -31,8 +31,8 @@ inline constexpr char kResumeKey[] = "miniray-resume";
 inline constexpr char kSharedMemoryKey[] = "miniray-shared-memory";
 
 // Returns a channel to "HOST:PORT" with its own connection, keep-alive pings (a
-// peer that vanished is noticed within 20 s even when idle), quick reconnects
-// and no HTTP proxy. Nothing is sent yet.
+// peer that vanished is noticed within SilenceTimeout(), 20 s unless set, even
+// when idle), quick reconnects and no HTTP proxy. Nothing is sent yet.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
 // As MakeChannel, for a peer that a Redialler dials while it is away: by itself

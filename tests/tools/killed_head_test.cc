@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,8 +23,10 @@
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
+#include "runtime/head/state_folder.h"
 #include "tests/runtime/base/loopback_port.h"
 #include "tests/tools/miniray_command.h"
+#include "tools/cli/start_flags.h"
 
 namespace miniray {
 namespace {
@@ -235,6 +238,46 @@ TEST_F(KilledHeadTest, HowItWasTunedIsAsItWas) {
       Run({"start", "--head", "--port", PortOf(address), "--dashboard_port=0"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_GT(HeadRecord()->dashboard_port, 0);
+}
+
+TEST_F(KilledHeadTest, EveryFlagThatTunesItIsAsItWas) {
+  // None the default.
+  const std::map<std::string, std::string> values = {
+      {"dashboard_port", "-1"},        {"driver_grace", "77s"},
+      {"group_hold", "71s"},          {"group_patience", "72s"},
+      {"infeasible_timeout", "73s"},  {"lease", "74s"},
+      {"long_life", "75s"},           {"max_reconnect_pause", "76s"},
+      {"max_restart_delay", "78s"},   {"max_state_bytes", "1234567890"},
+      {"package_limit", "123456789"}, {"reconnect_timeout", "79s"},
+      {"session_life", "81s"},        {"silence_timeout", "82s"}};
+  std::vector<std::string> args;
+  for (const std::string& flag : cli::HeadTuningFlags()) {
+    ASSERT_TRUE(values.contains(flag)) << "it has no value here: " << flag;
+  }
+  for (const auto& [flag, value] : values) {
+    if (flag == "dashboard_port") continue;  // StartHead gives it.
+    args.push_back(absl::StrCat("--", flag, "=", value));
+  }
+  const std::string address = StartHead(args);
+  const auto remembered = [] {
+    std::map<std::string, std::string> found;
+    const auto text =
+        ReadFile(absl::StrCat(HeadRecord()->state_dir, "/", kHeadFlagsFile));
+    EXPECT_TRUE(text.ok()) << text.status();
+    for (const absl::string_view line :
+         absl::StrSplit(text.value_or(""), '\n', absl::SkipEmpty())) {
+      found.insert(absl::StrSplit(line, absl::MaxSplits('=', 1)));
+    }
+    return found;
+  };
+  const auto before = remembered();
+  ASSERT_THAT(before, SizeIs(values.size()));
+  KillHead();
+  const CommandResult again =
+      Run({"start", "--head", "--port", PortOf(address)});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  // It wrote down what it runs with.
+  EXPECT_EQ(remembered(), before);
 }
 
 TEST_F(KilledHeadTest, WhatIsGivenAndDiffersIsRefused) {

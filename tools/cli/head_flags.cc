@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
@@ -14,24 +14,15 @@
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/state_folder.h"
+#include "tools/cli/start_flags.h"
 
 namespace miniray::cli {
 namespace {
 
-constexpr absl::string_view kFlags[] = {"lease",
-                                        "driver_grace",
-                                        "infeasible_timeout",
-                                        "group_patience",
-                                        "group_hold",
-                                        "silence_timeout",
-                                        "max_restart_delay",
-                                        "long_life",
-                                        "reconnect_timeout",
-                                        "session_life",
-                                        "max_reconnect_pause",
-                                        "dashboard_port",
-                                        "package_limit",
-                                        "max_state_bytes"};
+// Of the common ones, the one that has nothing to do with who may come in.
+std::vector<std::string> RememberedFlags() {
+  return JoinFlags({HeadTuningFlags(), {"silence_timeout"}});
+}
 
 std::string PathIn(const std::string& folder) {
   return absl::StrCat(folder, "/", kHeadFlagsFile);
@@ -41,7 +32,7 @@ std::string PathIn(const std::string& folder) {
 
 absl::Status RememberHeadFlags(const std::string& folder) {
   std::string text;
-  for (const absl::string_view name : kFlags) {
+  for (const std::string& name : RememberedFlags()) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     const std::string value = flag->CurrentValue();
     if (value == flag->DefaultValue()) continue;
@@ -56,13 +47,13 @@ absl::Status RecallHeadFlags(const CommandLine& line,
   // An earlier version left none.
   if (access(path.c_str(), F_OK) != 0) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const std::vector<std::string> flags = RememberedFlags();
   for (const absl::string_view entry :
        absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const std::pair<absl::string_view, absl::string_view> parts =
         absl::StrSplit(entry, absl::MaxSplits('=', 1));
     // Of a later version.
-    if (std::find(std::begin(kFlags), std::end(kFlags), parts.first) ==
-        std::end(kFlags)) {
+    if (absl::c_find(flags, parts.first) == flags.end()) {
       continue;
     }
     if (line.Has(parts.first)) continue;

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
+#include "tools/cli/start_flags.h"
 
 namespace miniray::cli {
 namespace {
@@ -31,29 +32,13 @@ void Warn(const ReadyMessage& message) {
 absl::Status LaunchHead(const CommandLine& line, const StartOptions& options,
                         const StopEvents& stop) {
   const absl::Time deadline = absl::Now() + options.timeout;
-  MR_ASSIGN_OR_RETURN(Child head,
-                      Child::Spawn(StartArguments(line, {"head",
-                                                         "host",
-                                                         "port",
-                                                         "dashboard_port",
-                                                         "state_dir",
-                                                         "lease",
-                                                         "driver_grace",
-                                                         "infeasible_timeout",
-                                                         "group_patience",
-                                                         "group_hold",
-                                                         "silence_timeout",
-                                                         "max_restart_delay",
-                                                         "long_life",
-                                                         "reconnect_timeout",
-                                                         "session_life",
-                                                         "max_reconnect_pause",
-                                                         "max_state_bytes",
-                                                         "package_limit",
-                                                         "token_file",
-                                                         "tls_dir",
-                                                         "inject_faults"}),
-                                   Child::Mode::kDetached, "the head"));
+  MR_ASSIGN_OR_RETURN(
+      Child head,
+      Child::Spawn(StartArguments(line, JoinFlags({{"head"},
+                                                   HeadPlaceFlags(),
+                                                   HeadTuningFlags(),
+                                                   CommonFlags()})),
+                   Child::Mode::kDetached, "the head"));
   MR_ASSIGN_OR_RETURN(const ReadyMessage message,
                       head.AwaitReady(options.timeout, stop.signal_fd()));
   std::string description = DescribeHead(message);
@@ -80,32 +65,8 @@ absl::StatusOr<LaunchedDaemon> LaunchDaemon(const CommandLine& line,
                                             Child::Mode mode,
                                             const StopEvents& stop,
                                             absl::Duration timeout) {
-  std::vector<std::string> args = StartArguments(line, {"num_cpus",
-                                                        "num_gpus",
-                                                        "resources",
-                                                        "node_ip",
-                                                        "labels",
-                                                        "shared_memory_mb",
-                                                        "object_store_bytes",
-                                                        "object_spill_dir",
-                                                        "memory_limit",
-                                                        "memory_period",
-                                                        "fence_after",
-                                                        "headless_timeout",
-                                                        "connect_timeout",
-                                                        "answer_timeout",
-                                                        "fetch_timeout",
-                                                        "drain_timeout",
-                                                        "silence_timeout",
-                                                        "stop_grace",
-                                                        "job_stop_grace",
-                                                        "package_cache_bytes",
-                                                        "log_max_bytes",
-                                                        "log_files",
-                                                        "log_total_bytes",
-                                                        "token_file",
-                                                        "tls_dir",
-                                                        "inject_faults"});
+  std::vector<std::string> args =
+      StartArguments(line, JoinFlags({DaemonFlags(), CommonFlags()}));
   args.push_back(absl::StrCat("--address=", address));
   MR_ASSIGN_OR_RETURN(Child child,
                       Child::Spawn(args, mode, "the worker daemon"));

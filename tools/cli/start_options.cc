@@ -27,6 +27,7 @@
 #include "runtime/rpc/fault_injector.h"
 #include "runtime/rpc/redialler.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/start_flags.h"
 #include "tools/cli/time_limit.h"
 
 namespace miniray::cli {
@@ -74,27 +75,6 @@ absl::Status RefuseFlags(const CommandLine& line,
     }
   }
   return absl::OkStatus();
-}
-
-const std::vector<std::string>& HeadFlags() {
-  static const auto* const flags =
-      new std::vector<std::string>{"host",
-                                   "port",
-                                   "state_dir",
-                                   "lease",
-                                   "driver_grace",
-                                   "infeasible_timeout",
-                                   "group_patience",
-                                   "group_hold",
-                                   "max_restart_delay",
-                                   "long_life",
-                                   "reconnect_timeout",
-                                   "session_life",
-                                   "max_reconnect_pause",
-                                   "dashboard_port",
-                                   "max_state_bytes",
-                                   "package_limit"};
-  return *flags;
 }
 
 // A flag with a period, where it goes, and what makes sense.
@@ -228,16 +208,12 @@ absl::Status ReadHeadOptions(const CommandLine& line, StartOptions* options) {
   MR_RETURN_IF_ERROR(CheckPort("dashboard_port", options->dashboard_port, -1));
   options->with_daemon = absl::GetFlag(FLAGS_num_cpus) > 0;
   if (!options->with_daemon) {
-    MR_RETURN_IF_ERROR(RefuseFlags(
-        line, {"num_gpus",      "resources",          "node_ip",
-               "labels",        "object_store_bytes", "object_spill_dir",
-               "memory_limit",  "shared_memory_mb",   "package_cache_bytes",
-               "log_max_bytes", "log_files",          "log_total_bytes",
-               "fence_after",   "headless_timeout",   "connect_timeout",
-               "stop_grace",    "job_stop_grace",     "answer_timeout",
-               "fetch_timeout", "drain_timeout",      "memory_period"},
-        "is for a worker daemon; with --head, add "
-        "--num_cpus to start one too"));
+    // --num_cpus=0 says the same as none.
+    std::vector<std::string> flags = DaemonFlags();
+    std::erase(flags, "num_cpus");
+    MR_RETURN_IF_ERROR(RefuseFlags(line, flags,
+                                   "is for a worker daemon; with --head, add "
+                                   "--num_cpus to start one too"));
   }
   return absl::OkStatus();
 }
@@ -246,7 +222,8 @@ absl::Status ReadDaemonOptions(const CommandLine& line, StartOptions* options) {
   options->address = absl::GetFlag(FLAGS_address);
   const absl::StatusOr<HostPort> head = ParseHostPort(options->address);
   if (!head.ok()) return Annotate(head.status(), "--address");
-  return RefuseFlags(line, HeadFlags(), "is for a head; it goes with --head");
+  return RefuseFlags(line, JoinFlags({HeadPlaceFlags(), HeadTuningFlags()}),
+                     "is for a head; it goes with --head");
 }
 
 absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {

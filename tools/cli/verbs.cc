@@ -1,6 +1,11 @@
 #include "tools/cli/verbs.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "tools/cli/job_verbs.h"
+#include "tools/cli/start_flags.h"
 
 namespace miniray::cli {
 namespace {
@@ -229,6 +234,17 @@ constexpr char kGeneralHelp[] =
   miniray --version
 )";
 
+std::set<std::string> StartFlags() {
+  const std::vector<std::string> all = JoinFlags({{"head"},
+                                                  HeadPlaceFlags(),
+                                                  HeadTuningFlags(),
+                                                  {"address"},
+                                                  DaemonFlags(),
+                                                  CommonFlags(),
+                                                  {"timeout", "block"}});
+  return {all.begin(), all.end()};
+}
+
 }  // namespace
 
 const std::vector<Verb>& Verbs() {
@@ -236,52 +252,7 @@ const std::vector<Verb>& Verbs() {
     auto* all = new std::vector<Verb>{
         {.name = "start",
          .help = kStartHelp,
-         .flags = {"head",
-                   "host",
-                   "port",
-                   "dashboard_port",
-                   "state_dir",
-                   "lease",
-                   "driver_grace",
-                   "infeasible_timeout",
-                   "group_patience",
-                   "group_hold",
-                   "silence_timeout",
-                   "max_restart_delay",
-                   "long_life",
-                   "reconnect_timeout",
-                   "session_life",
-                   "max_reconnect_pause",
-                   "max_state_bytes",
-                   "package_limit",
-                   "address",
-                   "num_cpus",
-                   "num_gpus",
-                   "resources",
-                   "node_ip",
-                   "shared_memory_mb",
-                   "object_store_bytes",
-                   "object_spill_dir",
-                   "fence_after",
-                   "headless_timeout",
-                   "connect_timeout",
-                   "answer_timeout",
-                   "fetch_timeout",
-                   "stop_grace",
-                   "job_stop_grace",
-                   "drain_timeout",
-                   "memory_period",
-                   "memory_limit",
-                   "package_cache_bytes",
-                   "log_max_bytes",
-                   "log_files",
-                   "log_total_bytes",
-                   "labels",
-                   "token_file",
-                   "tls_dir",
-                   "inject_faults",
-                   "timeout",
-                   "block"},
+         .flags = StartFlags(),
          .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
         {.name = "status",
          .help = kStatusHelp,
