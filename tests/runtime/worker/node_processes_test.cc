@@ -6,20 +6,24 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/actor/plugins.h"
 #include "runtime/base/files.h"
 #include "runtime/worker/log_file.h"
 #include "runtime/worker/process_scan.h"
+#include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -153,6 +157,52 @@ TEST(TemplateTest, WithoutTemplatesActorsStartToo) {
   EXPECT_EQ(*a->Call<&Probe::PidAtLoad>().Get(kLong),
             *a->Call<&Probe::Pid>().Get(kLong));
   EXPECT_TRUE(Templates().empty());
+}
+
+// With other plug-ins it is another program to a node.
+TEST(TemplateTest, OnlyTheLastProgramsKeepOne) {
+  constexpr size_t kKept = 4;
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  TempFolder folder;
+  const auto plugin = ReadFile(
+      absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"),
+                   "/tests/runtime/worker/libguest_plugin.so"));
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  const absl::Cleanup none = [] { internal::ProgramPlugins().clear(); };
+  const auto create = [&](size_t program) {
+    const std::string name = absl::StrCat("lib", program, ".so");
+    const std::string path = folder.path() + "/" + name;
+    EXPECT_TRUE(
+        WriteFileAtomically(path, *plugin + std::string(program + 1, '\0'))
+            .ok());
+    internal::ProgramPlugins() = {{.path = path, .name = name}};
+    return driver.CreateActor<Probe>({.resources = {}});
+  };
+  std::vector<ActorHandle<Probe>> probes;
+  std::vector<int64_t> templates;
+  for (size_t i = 0; i < kKept + 2; ++i) {
+    auto probe = create(i);
+    ASSERT_TRUE(probe.ok()) << probe.status();
+    const auto loaded_by = probe->Call<&Probe::PidAtLoad>().Get(kLong);
+    ASSERT_TRUE(loaded_by.ok()) << loaded_by.status();
+    templates.push_back(*loaded_by);
+    probes.push_back(*std::move(probe));
+  }
+  const std::set<pid_t> kept(templates.end() - kKept, templates.end());
+  ASSERT_EQ(kept.size(), kKept);
+  EXPECT_TRUE(Eventually([&] { return Templates() == kept; }));
+  // Actors need theirs no more, and who needs one that went gets another.
+  for (const auto& probe : probes) {
+    EXPECT_TRUE(probe.Call<&Probe::Pid>().Get(kLong).ok());
+  }
+  const auto again = create(0);
+  ASSERT_TRUE(again.ok()) << again.status();
+  const auto loaded_by = again->Call<&Probe::PidAtLoad>().Get(kLong);
+  ASSERT_TRUE(loaded_by.ok()) << loaded_by.status();
+  EXPECT_NE(*loaded_by, templates[0]);
+  EXPECT_TRUE(Templates().contains(static_cast<pid_t>(*loaded_by)));
+  EXPECT_TRUE(Eventually([&] { return Templates().size() == kKept; }));
 }
 
 TEST(RunawayTest, WhatLeftItsActorEndsWithIt) {
