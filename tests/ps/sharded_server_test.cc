@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
+#include "ps/shard_states.h"
 #include "ps/strategy_registry.h"
 #include "tests/ps/exchange_test.h"
 #include "tests/ps/exchange_worker.h"
@@ -342,6 +343,47 @@ TEST_F(ShardedServerTest, AStateIsImportedByAllShardsWhoeverDies) {
                 absl::Milliseconds(15));
     const absl::Status imported = call.Get();
     ASSERT_TRUE(imported.ok()) << imported;
+    const auto weights = server.With({.max_retries = -1})
+                             .Call<&ParameterServer::PullWeights>()
+                             .Get();
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    ExpectSame(*weights, saved);
+    EXPECT_EQ(VersionOf(server), 1);
+  }
+}
+
+// An import that is interrupted between the commits of two shards: all have
+// agreed by then. What the one has is older than what the others still have.
+TEST_F(ShardedServerTest, AnImportThatOneShardHasIsFinishedByTheNextCall) {
+  StartWorkers(2);
+  const auto server =
+      StartServer({.state_dir = Folder("interrupted"), .num_shards = kShards});
+  Train(0);
+  ASSERT_TRUE(Sync(server).ok());
+  const NamedTensors saved = WeightsOf(0);
+  const auto state = server.Call<&ParameterServer::ExportState>().Get();
+  ASSERT_TRUE(state.ok()) << state.status();
+  const auto states = UnpackShardStates(*state);
+  ASSERT_TRUE(states.ok()) << states.status();
+  const std::vector<AnyActorHandle> shards = ShardsOf(server);
+  // The first shard, and the last.
+  for (const size_t committed : {size_t{0}, shards.size() - 1}) {
+    Train(1);
+    ASSERT_TRUE(Sync(server).ok());
+    ASSERT_EQ(VersionOf(server), 2);
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const auto prepared =
+          shards[i]
+              .CallByName<Outcome>("ImportPart", states->shards[i], states->id)
+              .Get();
+      ASSERT_TRUE(prepared.ok()) << prepared.status();
+      ASSERT_TRUE(prepared->status().ok()) << prepared->status();
+    }
+    ASSERT_TRUE(shards[committed]
+                    .CallByName<void>("CommitPart", states->id)
+                    .Get()
+                    .ok());
+    ASSERT_TRUE(server.Kill(/*no_restart=*/false).ok());
     const auto weights = server.With({.max_retries = -1})
                              .Call<&ParameterServer::PullWeights>()
                              .Get();
