@@ -30,9 +30,9 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -61,6 +61,28 @@ ABSL_FLAG(double, slack, 1,
 
 namespace miniray {
 namespace {
+
+constexpr char kHelp[] =
+    R"(Measures one head with simulated worker daemons and actors.
+
+  head [FLAGS]
+
+The head is real, in a process of its own, and writes to disk as usual; the
+daemons, all in this process, are connections that answer an order to start an
+actor at once. Placements per second, the head's CPU for each, and for the
+leases of the nodes; the time of a list of all actors; the head's memory.
+
+  --daemons=N    simulated daemons (default 1000)
+  --actors=N     actors that live at once (default 10000)
+  --seconds=S    how long actors are placed (default 10)
+  --in_flight=N  creations without an answer (default 256)
+  --lists=N      how often the actors are listed (default 200)
+  --json         print JSON instead of a table
+  --check        exit 1 if a target is missed
+  --slack=F      ... by more than this factor (default 1), on a machine that does
+                 other work too
+  --help         this text
+)";
 
 constexpr double kMinPlacementsPerSecond = 5000;
 constexpr double kMaxListSeconds = 0.2;
@@ -570,6 +592,17 @@ void Print(const Results& results) {
       results.memory_mb);
 }
 
+// One that leaves nothing to measure; null: none.
+const char* WrongFlag() {
+  if (absl::GetFlag(FLAGS_daemons) < 1) return "daemons";
+  if (absl::GetFlag(FLAGS_actors) < 1) return "actors";
+  if (!(absl::GetFlag(FLAGS_seconds) > 0)) return "seconds";
+  if (absl::GetFlag(FLAGS_in_flight) < 1) return "in_flight";
+  if (absl::GetFlag(FLAGS_lists) < 1) return "lists";
+  if (!(absl::GetFlag(FLAGS_slack) > 0)) return "slack";
+  return nullptr;
+}
+
 // A line for each target that was missed; empty: none was.
 std::string Missed(const Results& results) {
   const double slack = absl::GetFlag(FLAGS_slack);
@@ -645,10 +678,20 @@ int Main() {
 int main(int argc, char** argv) {
   // As every program of the runtime does; see miniray::Init.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  absl::SetProgramUsageMessage(
-      "Measures one head with simulated daemons and actors.\n"
-      "  head [--daemons N] [--actors N] [--seconds S] [--json] [--check] "
-      "[--slack F]");
-  absl::ParseCommandLine(argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    const absl::string_view word = argv[i];
+    if (word == "--help" || word == "-h" || word == "-help") {
+      std::cout << miniray::kHelp;
+      return 0;
+    }
+  }
+  if (absl::ParseCommandLine(argc, argv).size() > 1) {
+    std::cerr << "head: there are only flags; see --help\n";
+    return 2;
+  }
+  if (const char* wrong = miniray::WrongFlag(); wrong != nullptr) {
+    std::cerr << "head: --" << wrong << " must be more than 0; see --help\n";
+    return 2;
+  }
   return miniray::Main();
 }

@@ -57,6 +57,14 @@ absl::StatusOr<double> SyncTeam::Sync(size_t server) {
   return seconds;
 }
 
+absl::Status SyncTeam::BeginServer() {
+  MR_RETURN_IF_ERROR(servers_.front()
+                         .Call<&ps::ParameterServer::StartFromWorkers>(handles_)
+                         .Get()
+                         .status());
+  return Fill();
+}
+
 absl::Status SyncTeam::Fill() {
   ++round_;
   std::vector<ObjectRef<void>> fills;

@@ -39,6 +39,10 @@ class SyncTeam {
   // weights for the next.
   absl::StatusOr<double> Sync(size_t server = 0);
 
+  // Lets the first server begin with the weights of a worker, as it does on its
+  // own in the first synchronisation.
+  absl::Status BeginServer();
+
   // Of the last synchronisation; see ps::SyncResult.
   int64_t num_pieces() const { return num_pieces_; }
 

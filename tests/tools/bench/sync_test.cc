@@ -1,3 +1,5 @@
+#include <string>
+
 #include "gtest/gtest.h"
 #include "tests/tools/bench/run_bench.h"
 
@@ -11,7 +13,14 @@ TEST(BenchSyncTest, MeasuresEveryRow) {
   // Gloo, the floor, Open MPI.
   EXPECT_EQ(rows["sync, 4 workers"].size(), 3u);
   EXPECT_EQ(rows["sync, 2 workers"].size(), 3u);
-  EXPECT_TRUE(rows.contains("extra memory of a sync, 4 workers"));
+  const auto megabytes = [&](const std::string& what) {
+    EXPECT_TRUE(rows.contains(what)) << what;
+    return rows[what][0].value("ours", 0.0);
+  };
+  EXPECT_NEAR(megabytes("extra memory, 4 workers"),
+              megabytes("of it the server's weights") +
+                  megabytes("of it a sync beside them"),
+              1e-3);
 }
 
 }  // namespace
