@@ -95,7 +95,11 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
                                   : heads[i]->lookups() > lookups[i];
           },
           kLong))
-          << "round " << round << " actor " << i;
+          << "round " << round << " actor " << i << ", its channel is in state "
+          << channels->Get(addresses[i])->GetState(/*try_to_connect=*/false)
+          << ", and a session is "
+          << (connections[i]->ConnectedInfo(0).has_value() ? "" : "not ")
+          << "there";
     }
     for (pid_t pid : pids) kill(pid, SIGCONT);
     for (const auto& call : calls) ASSERT_THAT(call->Wait(kLong), IsOk());
