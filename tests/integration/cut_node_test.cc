@@ -22,6 +22,7 @@
 #include "runtime/base/files.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/tcp_proxy.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -55,14 +56,6 @@ class PlainCounter {
   int64_t value_ = 0;
 };
 MINIRAY_ACTOR(PlainCounter, Constructor<>, &PlainCounter::Add);
-
-bool IsStopped(int64_t pid) {
-  const std::string stat =
-      ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
-  // The state stands behind the name in brackets.
-  const size_t name_end = stat.rfind(") ");
-  return name_end != std::string::npos && stat[name_end + 2] == 'T';
-}
 
 // A head, a node that reaches it through a link which can be cut, and one that
 // is beside it. This process, the driver, reaches all of them.
@@ -260,9 +253,8 @@ TEST_F(CutNodeTest, ANodeThatStoodStillEndsItsOwnProcess) {
   ASSERT_THAT(first, IsOk());
   ASSERT_EQ(*first, Count(++acknowledged, first_.pid()));
   node_->Signal(SIGSTOP);
-  ASSERT_EQ(kill(static_cast<pid_t>(first_.pid()), SIGSTOP), 0);
-  // Or it might save a call that it does not come to answer.
-  ASSERT_TRUE(Eventually([&] { return IsStopped(first_.pid()); }));
+  // At once, or it might save a call that it does not come to answer.
+  ASSERT_TRUE(StopProcess(first_.pid()));
   const auto successor = AwaitSuccessor(&actor, &acknowledged);
   ASSERT_TRUE(successor.has_value());
   EXPECT_EQ(successor->first, acknowledged + 1);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,6 +29,7 @@
 #include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -447,10 +447,7 @@ TEST(HeadRestartTest, WhoHasLittleTimeDoesNotWaitForTheHeadBeyondIt) {
     in_time(*counter, "is not up");
     in_time(*group, "is not ready");
   };
-  real.head().Signal(SIGSTOP);
-  int status = 0;
-  ASSERT_EQ(waitpid(real.head().pid(), &status, WUNTRACED), real.head().pid());
-  ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_TRUE(StopProcess(real.head().pid()));
   // One that is there has 2 s for its answer.
   ask(absl::Seconds(8), "it stands still");
   real.head().Signal(SIGCONT);
@@ -464,11 +461,7 @@ TEST(HeadRestartTest, AKillWaitsFiveSecondsForAHeadThatStandsStill) {
   Cluster driver = real.Connect();
   const auto counter = driver.CreateActor<Counter>(Small("c"));
   ASSERT_THAT(counter, IsOk());
-  real.head().Signal(SIGSTOP);
-  // Until all its threads stand still.
-  int status = 0;
-  ASSERT_EQ(waitpid(real.head().pid(), &status, WUNTRACED), real.head().pid());
-  ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_TRUE(StopProcess(real.head().pid()));
   const absl::Time begin = absl::Now();
   EXPECT_THAT(counter->Kill(),
               StatusIs(absl::StatusCode::kUnavailable,

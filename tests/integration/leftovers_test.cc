@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/process_tools.h"
+#include "tests/runtime/base/stop_process.h"
 
 namespace miniray {
 namespace {
@@ -132,7 +133,7 @@ TEST_F(LeftoversTest, AStoppedEmbeddedDaemonDoesNotKeepItsDriver) {
   ASSERT_THAT(driver->ReadLine(), StartsWith("ready"));
   const pid_t daemon = FindByCommandLine("--address=");
   ASSERT_NE(daemon, 0);
-  kill(daemon, SIGSTOP);
+  ASSERT_TRUE(StopProcess(daemon));
   for (pid_t pid : tree_.Living()) {
     if (pid != driver->pid() && IsActor(pid)) kill(pid, SIGKILL);
   }
@@ -197,7 +198,8 @@ TEST_F(LeftoversTest, AStoppedActorGoesWithItsKilledDaemon) {
   ASSERT_THAT(driver->ReadLine(), StartsWith("ready"));
   // An actor that is stopped cannot end itself.
   for (pid_t pid : tree_.Living()) {
-    if (pid != driver->pid() && IsActor(pid)) kill(pid, SIGSTOP);
+    if (pid == driver->pid() || !IsActor(pid)) continue;
+    ASSERT_TRUE(StopProcess(pid));
   }
   for (int i = 0; i < 2; ++i) {
     const pid_t daemon = FindByCommandLine("--address=");

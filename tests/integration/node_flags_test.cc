@@ -29,6 +29,7 @@
 #include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -386,7 +387,7 @@ TEST(ReconnectTimeoutTest, CallsWaitForAnActorOutOfReachAsLongAsTheHeadSays) {
   ASSERT_THAT(target->WaitReady(kPatience), IsOk());
   const auto pid = static_cast<pid_t>(RealCluster::Info(driver, *target).pid());
   // It takes connections, and answers nobody.
-  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(pid));
   const auto answer = target->Call<&Target::Pid>().Get(absl::Seconds(40));
   EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(answer.status().message()),

@@ -26,6 +26,7 @@
 #include "tests/integration/intruder.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -474,7 +475,7 @@ TEST(TlsTest, AnActorWithAWrongCertificateIsToldNothing) {
                                 .name = "another.example"}),
               IsOk());
   // Its daemon stands still, and so cannot tell the head of its death.
-  cluster.real().node(0).Signal(SIGSTOP);
+  ASSERT_TRUE(StopProcess(cluster.real().node(0).pid()));
   const auto pid = static_cast<pid_t>(cluster.info().pid());
   ASSERT_EQ(kill(pid, SIGKILL), 0);
   ASSERT_TRUE(Eventually([pid] { return !ProcessLives(pid); }));

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "runtime/base/net.h"
 #include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -66,17 +66,6 @@ class Plain {
 };
 MINIRAY_ACTOR(Plain, Constructor<>, &Plain::Add, &Plain::Pid, &Plain::Sleep,
               &Plain::IgnoreStops);
-
-// Returns once the process stands still: until then it may answer.
-void StopProcess(int64_t pid) {
-  kill(static_cast<pid_t>(pid), SIGSTOP);
-  ASSERT_TRUE(Eventually([&] {
-    std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-    std::string number, name, state;
-    file >> number >> name >> state;
-    return state == "T";
-  }));
-}
 
 // "actor process dies"
 TEST(SemanticsTest, ADeadProcessFailsPendingCallsWithTheCauseAndComesBack) {
@@ -139,11 +128,11 @@ TEST(SemanticsTest, ASilentNodesActorsRestartElsewhereAndItsOwnAreEnded) {
     for (const v1::NodeInfo& node : state->nodes()) {
       if (node.node_id() == before.node_id() &&
           node.pid() == cluster.node(i).pid()) {
-        StopProcess(node.pid());
+        ASSERT_TRUE(StopProcess(node.pid()));
       }
     }
   }
-  StopProcess(before.pid());
+  ASSERT_TRUE(StopProcess(before.pid()));
   const absl::Time stopped = absl::Now();
   // Its state has moved as well.
   EXPECT_EQ(
@@ -192,7 +181,7 @@ TEST(SemanticsTest, AHeadThatStoodStillLosesNoNode) {
   Cluster driver = cluster.Connect();
   auto actor = driver.CreateActor<Plain>({});
   const int64_t pid = actor->Call<&Plain::Pid>().Get(kLong).value();
-  StopProcess(cluster.head().pid());
+  ASSERT_TRUE(StopProcess(cluster.head().pid()));
   absl::SleepFor(absl::Seconds(4));  // Longer than the lease: what is tested.
   cluster.head().Signal(SIGCONT);
   auto second = driver.CreateActor<Plain>({});

@@ -16,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -181,7 +182,7 @@ TEST(ActorTest, AnActorThatPausesWhileItIsCalledFirstAnswersLater) {
   auto counter = driver.CreateActor<Counter>({}, 3);
   ASSERT_TRUE(counter->WaitReady(absl::Seconds(10)).ok());
   const auto pid = static_cast<pid_t>(cluster.Info(*counter).pid());
-  kill(pid, SIGSTOP);
+  ASSERT_TRUE(StopProcess(pid));
   auto value = counter->Call<&Counter::Get>();
   EXPECT_EQ(value.Get(absl::Milliseconds(700)).status().code(),
             absl::StatusCode::kDeadlineExceeded);

@@ -6,9 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +18,7 @@
 #include "proto/actor.grpc.pb.h"
 #include "runtime/rpc/channel.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -172,21 +170,6 @@ TEST(CallsTest, CallsWithRetriesSurviveTheDeathsOfTheActor) {
   }
 }
 
-// Whether SIGSTOP has reached all threads of the process.
-bool StandsStill(pid_t pid) {
-  for (const auto& thread : std::filesystem::directory_iterator(
-           absl::StrCat("/proc/", pid, "/task"))) {
-    std::ifstream file(thread.path() / "stat");
-    const std::string stat((std::istreambuf_iterator<char>(file)), {});
-    // "PID (NAME) STATE ..."
-    const size_t name_end = stat.rfind(") ");
-    if (name_end == stat.npos || stat.substr(name_end + 2, 1) != "T") {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Results lie in memory of the process that made them: a reply whose process
 // was killed before the caller looked at it is none.
 TEST(CallsTest, RepliesWhoseResultsDiedWithTheirProcessAreNone) {
@@ -229,8 +212,7 @@ TEST(CallsTest, RepliesWhoseResultsDiedWithTheirProcessAreNone) {
     };
     ASSERT_TRUE(
         Eventually([&] { return inspect().calls_waiting() == kCalls - 1; }));
-    ASSERT_EQ(kill(reader, SIGSTOP), 0);
-    ASSERT_TRUE(Eventually([&] { return StandsStill(reader); }));
+    ASSERT_TRUE(StopProcess(reader));
     close(writer);
     const bool replied =
         Eventually([&] { return inspect().calls_done() == kCalls; });

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/process_records.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -92,8 +93,8 @@ TEST_F(ActorsTest, StopEndsThem) {
 
 TEST_F(ActorsTest, StopForceEndsThoseOfAFrozenDaemon) {
   const pid_t actor = PidOfActor("runs");
-  ASSERT_EQ(kill(actor, SIGSTOP), 0);
-  ASSERT_EQ(kill(daemon_, SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(actor));
+  ASSERT_TRUE(StopProcess(daemon_));
   EXPECT_EQ(Run({"stop", "--force"}).exit_code, 0);
   EXPECT_FALSE(ProcessStartTicks(actor).ok());
 }

@@ -25,6 +25,7 @@
 #include "runtime/base/process_records.h"
 #include "runtime/head/state_folder.h"
 #include "tests/runtime/base/loopback_port.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/tools/miniray_command.h"
 #include "tools/cli/start_flags.h"
 
@@ -226,7 +227,7 @@ TEST_F(KilledHeadTest, HowItWasTunedIsAsItWas) {
   }));
   // A daemon that stands still shows the lease.
   const ProcessRecord daemon = DaemonRecord().value();
-  kill(daemon.pid, SIGSTOP);
+  ASSERT_TRUE(StopProcess(daemon.pid));
   EXPECT_TRUE(Eventually([&] {
     return absl::StrContains(Run({"status", "--address", address}).out,
                              "no sign of life for 4.1s");
@@ -243,7 +244,7 @@ TEST_F(KilledHeadTest, HowItWasTunedIsAsItWas) {
 TEST_F(KilledHeadTest, EveryFlagThatTunesItIsAsItWas) {
   // None the default.
   const std::map<std::string, std::string> values = {
-      {"dashboard_port", "-1"},        {"driver_grace", "77s"},
+      {"dashboard_port", "-1"},       {"driver_grace", "77s"},
       {"group_hold", "71s"},          {"group_patience", "72s"},
       {"infeasible_timeout", "73s"},  {"lease", "74s"},
       {"long_life", "75s"},           {"max_reconnect_pause", "76s"},

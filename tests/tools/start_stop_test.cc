@@ -19,6 +19,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
 #include "tests/runtime/base/loopback_port.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -317,7 +318,7 @@ TEST_F(StartStopTest, TokenOfTheUser) {
 TEST_F(StartStopTest, StopForceKillsAFrozenDaemon) {
   const std::string address = StartHead();
   const pid_t daemon = StartDaemon(address);
-  ASSERT_EQ(kill(daemon, SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(daemon));
   const CommandResult result = Run({"stop", "--force"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Killed the worker daemon"));
@@ -326,7 +327,7 @@ TEST_F(StartStopTest, StopForceKillsAFrozenDaemon) {
 
 TEST_F(StartStopTest, StopEndsAFrozenHeadInTheEnd) {
   StartHead();
-  ASSERT_EQ(kill(ProcessesOf(runtime_dir()).at(0), SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(ProcessesOf(runtime_dir()).at(0)));
   const CommandResult result = Run({"stop"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("which did not stop"));

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/process_records.h"
 #include "tests/runtime/base/loopback_port.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/tools/miniray_command.h"
 
 namespace miniray {
@@ -90,7 +91,7 @@ class TimeLimitTest : public CommandTest {
 TEST_F(TimeLimitTest, QuestionsToAHeadThatStandsStill) {
   const std::string address = StartHead();
   const pid_t head = HeadPid();
-  ASSERT_EQ(kill(head, SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(head));
   EveryQuestionEndsInTime(address);
   // It was asked nothing that it does once it goes on.
   ASSERT_EQ(kill(head, SIGCONT), 0);
@@ -106,7 +107,7 @@ TEST_F(TimeLimitTest, AStartThatFindsNoHeadLeavesNothing) {
   const LoopbackPort port;  // Takes connections, and says nothing.
   const std::string address = StartHead();
   const pid_t head = HeadPid();
-  ASSERT_EQ(kill(head, SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(head));
   for (const std::string& where : {port.address(), address}) {
     const absl::Time begin = absl::Now();
     const CommandResult result =
@@ -130,7 +131,7 @@ TEST_F(TimeLimitTest, AStopThatIsNotHeardIsToldAndThenForced) {
   const std::string address = StartHead();
   const pid_t daemon = StartDaemon(address, {"--num_cpus=1"});
   const pid_t head = HeadPid();
-  ASSERT_EQ(kill(daemon, SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(daemon));
   const absl::Time begin = absl::Now();
   const CommandResult result = Run({"stop", "--timeout=1"});
   EXPECT_LT(absl::Now() - begin, kLimit + kSlack);
@@ -148,7 +149,7 @@ TEST_F(TimeLimitTest, AStopThatIsNotHeardIsToldAndThenForced) {
 
 TEST_F(TimeLimitTest, TheGraceOfAStopIsAFlag) {
   StartHead();
-  ASSERT_EQ(kill(HeadPid(), SIGSTOP), 0);
+  ASSERT_TRUE(StopProcess(HeadPid()));
   const absl::Time begin = absl::Now();
   const CommandResult result = Run({"stop", "--grace=300ms"});
   EXPECT_LT(absl::Now() - begin, absl::Milliseconds(300) + kSlack);

@@ -14,6 +14,7 @@
 #include "runtime/client/actor_connection.h"
 #include "runtime/rpc/channel.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/client/fake_head.h"
 #include "tests/runtime/tcp_proxy.h"
 #include "tests/runtime/test_cluster.h"
@@ -100,7 +101,7 @@ TEST_F(SilentLinkTest, AStoppedActorLosesNothing) {
   Call(1);
   ASSERT_THAT(calls_[0]->Wait(kLong), IsOk());
   Call(kCalls);
-  kill(static_cast<pid_t>(info_.pid()), SIGSTOP);
+  ASSERT_TRUE(StopProcess(info_.pid()));
   const absl::Time stopped = absl::Now();
   Call(kCalls);
   // The link is given up, the next one gets no answer, and gRPC is tried.
@@ -135,7 +136,7 @@ TEST_F(SilentLinkTest, AKilledActorIsNoticedAtOnce) {
   Connect(info_.address());
   Call(1);
   ASSERT_THAT(calls_[0]->Wait(kLong), IsOk());
-  kill(static_cast<pid_t>(info_.pid()), SIGSTOP);
+  ASSERT_TRUE(StopProcess(info_.pid()));
   Call(kCalls);
   const absl::Time killed = absl::Now();
   kill(static_cast<pid_t>(info_.pid()), SIGKILL);

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "runtime/client/actor_connection.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/client/fake_head.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -81,7 +82,7 @@ TEST(StoppedActorTest, ConnectionsThatAreGivenUpComeBackAndLoseNothing) {
     for (const auto& head : heads) lookups.push_back(head->lookups());
     for (int i = 0; i < kActors; ++i) {
       for (int k = 0; k < kCalls; ++k) calls.push_back(add(i));
-      kill(pids[i], SIGSTOP);
+      ASSERT_TRUE(StopProcess(pids[i]));
       for (int k = 0; k < kCalls; ++k) calls.push_back(add(i));
     }
     // In odd rounds, attempts to connect have failed, too: the head is asked
