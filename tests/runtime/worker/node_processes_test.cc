@@ -177,7 +177,7 @@ TEST(TemplateTest, OnlyTheLastProgramsKeepOne) {
         WriteFileAtomically(path, *plugin + std::string(program + 1, '\0'))
             .ok());
     internal::ProgramPlugins() = {{.path = path, .name = name}};
-    return driver.CreateActor<Probe>({.resources = {}});
+    return driver.CreateActor<Probe>({.resources = {.cpu = 0}});
   };
   std::vector<ActorHandle<Probe>> probes;
   std::vector<int64_t> templates;
