@@ -247,7 +247,7 @@ TEST_F(KilledHeadTest, EveryFlagThatTunesItIsAsItWas) {
       {"dashboard_port", "-1"},       {"driver_grace", "77s"},
       {"group_hold", "71s"},          {"group_patience", "72s"},
       {"infeasible_timeout", "73s"},  {"lease", "74s"},
-      {"long_life", "75s"},           {"max_reconnect_pause", "76s"},
+      {"long_life", "75s"},           {"max_reconnect_pause", "760ms"},
       {"max_restart_delay", "78s"},   {"max_state_bytes", "1234567890"},
       {"package_limit", "123456789"}, {"reconnect_timeout", "79s"},
       {"session_life", "81s"},        {"silence_timeout", "82s"}};
@@ -260,6 +260,7 @@ TEST_F(KilledHeadTest, EveryFlagThatTunesItIsAsItWas) {
     args.push_back(absl::StrCat("--", flag, "=", value));
   }
   const std::string address = StartHead(args);
+  ASSERT_TRUE(HeadRecord().has_value());
   const auto remembered = [] {
     std::map<std::string, std::string> found;
     const auto text =
