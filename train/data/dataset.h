@@ -40,17 +40,18 @@ namespace miniray::train {
 
 class BlockSource;
 
+struct FilesOptions {
+  // Of the rows that the reader gives, in order; at least one, all different.
+  std::vector<std::string> columns;
+};
+
+struct RowsOptions {
+  // Rows that stay together when blocks are shuffled, from 1.
+  int64_t rows_per_block = 256;
+};
+
 class Dataset {
  public:
-  struct FileOptions {
-    // Of the rows that the reader gives, in order; at least one, all different.
-    std::vector<std::string> columns;
-  };
-  struct MemoryOptions {
-    // Rows that stay together when blocks are shuffled, from 1.
-    int64_t rows_per_block = 256;
-  };
-
   // Of no use but to be assigned to.
   Dataset() = default;
   explicit Dataset(std::shared_ptr<const BlockSource> source)
@@ -65,11 +66,11 @@ class Dataset {
   // record.
   static absl::StatusOr<Dataset> FromFiles(std::vector<std::string> paths,
                                            const std::string& format,
-                                           FileOptions options);
+                                           FilesOptions options);
   // With a format that has no name: such a data set cannot travel.
   static absl::StatusOr<Dataset> FromFiles(std::vector<std::string> paths,
                                            RecordFormat format,
-                                           FileOptions options);
+                                           FilesOptions options);
 
   // Rows of CSV files (train/data/csv_options.h). Blocks are of about
   // CsvOptions::block_bytes, so few large files are dealt as well as many.
@@ -83,12 +84,12 @@ class Dataset {
   // referred to: let it be. Errors: INVALID_ARGUMENT, none, no rows, or not
   // equally many.
   static absl::StatusOr<Dataset> FromTensors(NamedTensors columns,
-                                             MemoryOptions options = {});
+                                             RowsOptions options = {});
 
   // Errors: INVALID_ARGUMENT, no rows, or rows that StackRows refuses.
   static absl::StatusOr<Dataset> FromRows(std::vector<std::string> columns,
                                           const std::vector<Row>& rows,
-                                          MemoryOptions options = {});
+                                          RowsOptions options = {});
 
   int64_t size() const;  // Records, from 1.
   const std::vector<std::string>& columns() const;
