@@ -32,6 +32,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 #include "torch/data/dataloader.h"
+#include "torch/data/datasets/map.h"
 #include "torch/data/example.h"
 #include "torch/data/transforms/stack.h"
 #include "train/data/data_loader_options.h"
@@ -143,9 +144,11 @@ auto PrepareDataLoader(Dataset dataset, int rank, int world_size,
                 "by index; for streams there is train::Dataset");
   if constexpr (internal::IsUnstacked<typename Dataset::BatchType>::value) {
     using Example = typename Dataset::BatchType::value_type;
+    // Not dataset.map(), which would cut a class derived from a data set.
     return PrepareDataLoader(
-        std::move(dataset).map(torch::data::transforms::Stack<Example>()), rank,
-        world_size, options);
+        torch::data::datasets::map(std::move(dataset),
+                                   torch::data::transforms::Stack<Example>()),
+        rank, world_size, options);
   } else {
     using Result = absl::StatusOr<PreparedDataLoader<Dataset>>;
     const torch::optional<size_t> size = dataset.size();
