@@ -96,14 +96,15 @@ absl::Status RecordStream::Fill(const std::atomic<bool>& stop) {
 absl::StatusOr<Row> RecordStream::Next(const std::atomic<bool>& stop) {
   if (!filled_) MR_RETURN_IF_ERROR(Fill(stop));
   if (stop) return absl::CancelledError("the stream was destroyed");
-  const RankOrder::Step step = order_.Next();
-  Row row = std::move(rows_[step.slot]);
-  if (step.refill >= 0) {
-    MR_ASSIGN_OR_RETURN(rows_[step.slot], Read(step.refill));
-  } else {
-    // A self-move where it is the last one, which goes with the pop.
-    if (step.slot + 1 < rows_.size()) {
-      rows_[step.slot] = std::move(rows_.back());
+  if (last_.refill >= 0) {
+    MR_ASSIGN_OR_RETURN(rows_[last_.slot], Read(last_.refill));
+  }
+  last_ = order_.Next();
+  Row row = std::move(rows_[last_.slot]);
+  if (last_.refill < 0) {
+    // It would be a self-move for the last one, which goes with the pop.
+    if (last_.slot + 1 < rows_.size()) {
+      rows_[last_.slot] = std::move(rows_.back());
     }
     rows_.pop_back();
   }

@@ -61,7 +61,10 @@ class RecordStream {
   RankOrder order_;
   int64_t to_skip_;
   bool filled_ = false;
-  std::vector<Row> rows_;  // Of the numbers in order_.buffer().
+  std::vector<Row> rows_;  // Of the numbers in order_.buffer(), but for
+  // what the last step has put there: that is read when the next one needs it,
+  // so that an error does not spoil a batch that lies before it.
+  RankOrder::Step last_ = {.slot = 0, .refill = -1};
 };
 
 }  // namespace miniray::train
