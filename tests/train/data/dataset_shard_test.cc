@@ -218,6 +218,19 @@ TEST_F(DatasetShardTest, ResumesAfterTheBatchInHand) {
   }
 }
 
+// Where there is one block, its order says nothing.
+TEST(DatasetShardOfOneBlockTest, TheBufferDrawsAnewEachEpoch) {
+  const NumberFiles files({100});
+  ReaderLog log;
+  auto data = files.Make(&log);
+  ASSERT_THAT(data, IsOk());
+  auto shard = data->Shard(0, 1);
+  ASSERT_THAT(shard, IsOk());
+  const IterBatchesOptions options = {.batch_size = 100, .shuffle_buffer = 50};
+  const Batches first = Loop(shard->IterBatches(options));
+  EXPECT_NE(Loop(shard->IterBatches(options)), first);
+}
+
 // Resuming must not cost a second reading of what was seen.
 TEST_F(DatasetShardTest, ResumingReadsOnlyWhatIsLeft) {
   const IterBatchesOptions options = {
@@ -231,8 +244,11 @@ TEST_F(DatasetShardTest, ResumingReadsOnlyWhatIsLeft) {
     ASSERT_THAT(resumed.Restore(shard.State()), IsOk());
   }
   log_.reads = 0;
+  log_.opens = 0;
   Loop(resumed.IterBatches(options));
   EXPECT_EQ(log_.reads, 29 - 15);
+  // Front to back, though the buffer holds records in any order.
+  EXPECT_LE(log_.opens, 5);
 }
 
 // Runs ranks in step for `steps` batches, counts what they take, and returns
