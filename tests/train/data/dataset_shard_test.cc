@@ -125,6 +125,13 @@ TEST_F(DatasetShardTest, InTheOrderOfTheFilesWithoutShuffling) {
   EXPECT_EQ(log_.skipped, 0);
 }
 
+TEST_F(DatasetShardTest, WhatIsRepeatedAreTheFirstRecords) {
+  EXPECT_THAT(Loop(Shard(2, 3).IterBatches({.batch_size = 8})),
+              ElementsAre(ElementsAre(20, 21, 22, 23, 24, 25, 26, 27),
+                          ElementsAre(28, 0)));
+  EXPECT_THAT(Loop(Shard(39, 40).IterBatches()), ElementsAre(ElementsAre(10)));
+}
+
 TEST_F(DatasetShardTest, ShufflesAnewEachEpochAndAlikeForASeed) {
   const IterBatchesOptions options = {
       .batch_size = 4, .shuffle_buffer = 8, .seed = 1};
