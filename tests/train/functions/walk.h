@@ -1,0 +1,36 @@
+// A train function small enough to follow by hand, which fails where and how a
+// file says: each rank's model is one number x, which an epoch moves half of
+// the way to the rank's target.
+
+#ifndef MINIRAY_TESTS_TRAIN_FUNCTIONS_WALK_H_
+#define MINIRAY_TESTS_TRAIN_FUNCTIONS_WALK_H_
+
+#include <string>
+
+#include "train/functions/train_function.h"
+
+namespace miniray::train {
+
+// config:
+//   epochs
+//   fault_file   what it may find there: "RANK EPOCH WHERE HOW", for the rank
+//     at that epoch. WHERE is "step" or "save" (its checkpoint is made, and not
+//     reported). HOW is "throw", "kill", "stop" (SIGSTOP), "spin" (does
+//     nothing, for ever), "wait" (the same, until the group is told to stop),
+//     "return" (an error), "leave" (as if it were done). Or it is "RANK EPOCH
+//     barrier kill": killed as it waits in Report, before the others come. The
+//     rank removes it; with " always" behind, it does not.
+//   epoch_seconds  how long an epoch takes; 0
+//   save_every   epochs from one checkpoint to the next; 1
+//   padding      bytes that a checkpoint has besides; 0
+//   folder       if not empty: "begun" is made there once it runs
+//
+// Reports x, epoch, rank, pid, generation.
+void Walk(Context& ctx);
+
+// x of a rank after so many epochs.
+double WalkedTo(int rank, int epochs);
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TESTS_TRAIN_FUNCTIONS_WALK_H_

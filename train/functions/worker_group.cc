@@ -1,0 +1,146 @@
+#include "train/functions/worker_group.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "glog/logging.h"
+#include "proto/head.pb.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status_macros.h"
+#include "train/actor_states.h"
+#include "train/wait_for_start.h"
+#include "train/waits.h"
+
+namespace miniray::train {
+
+WorkerGroup::WorkerGroup(Cluster cluster, ScalingConfig scaling,
+                         std::function<bool()> cancelled)
+    : cluster_(std::move(cluster)),
+      scaling_(std::move(scaling)),
+      resources_(WorkerResources(scaling_)),
+      cancelled_(std::move(cancelled)),
+      workers_(scaling_.num_workers),
+      names_(scaling_.num_workers) {}
+
+WorkerGroup::~WorkerGroup() { Shutdown(); }
+
+absl::Status WorkerGroup::Start(bool* is_final) {
+  *is_final = false;
+  const absl::Time begin = absl::Now();
+  MR_RETURN_IF_ERROR(ForgetDead());
+  // Names of workers that have just ended may still live.
+  const std::string group = NewId("train");
+  MR_RETURN_IF_ERROR(places_.Reserve(cluster_, size(), resources_,
+                                     scaling_.placement_strategy, group));
+  NamedActors actors;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!workers_[rank].has_value()) {
+      ActorOptions options;
+      options.name = absl::StrCat("rank-", rank);
+      options.actor_namespace = group;
+      options.resources = resources_;
+      options.concurrency_groups = TrainFunctionWorker::Groups();
+      places_.Place(rank, &options);
+      MR_ASSIGN_OR_RETURN(workers_[rank],
+                          cluster_.CreateActor<TrainFunctionWorker>(options));
+      names_[rank].clear();
+    }
+    actors.emplace_back(absl::StrCat("rank ", rank), *workers_[rank]);
+  }
+  const auto await_places = [&] {
+    const absl::Status placed =
+        places_.Await(begin, scaling_.start_timeout, cancelled_);
+    *is_final =
+        absl::IsDeadlineExceeded(placed) || absl::IsFailedPrecondition(placed);
+    return placed;
+  };
+  MR_RETURN_IF_ERROR(await_places());
+  const absl::Status started =
+      WaitForStart(cluster_, actors, begin, scaling_.start_timeout, cancelled_);
+  if (!absl::IsDeadlineExceeded(started)) return started;
+  // A node may have been lost since, and places with it.
+  MR_RETURN_IF_ERROR(await_places());
+  *is_final = true;
+  return started;
+}
+
+absl::Status WorkerGroup::ForgetDead() {
+  MR_ASSIGN_OR_RETURN(const auto states, ActorStates(cluster_));
+  for (auto& worker : workers_) {
+    if (!worker.has_value()) continue;
+    const auto it = states.find(worker->actor_id());
+    if (it == states.end() || it->second.state() == v1::ACTOR_STATE_DEAD) {
+      worker.reset();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<GenerationStart>> WorkerGroup::Places() {
+  MR_ASSIGN_OR_RETURN(const auto states, ActorStates(cluster_));
+  std::vector<GenerationStart> starts(size());
+  std::vector<std::string> addresses;
+  std::map<std::string, int> node_ranks;  // By node_id.
+  std::map<std::string, int> ranks_on;    // So far.
+  std::vector<std::string> nodes;         // By rank.
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto it = states.find(worker(rank).actor_id());
+    if (it == states.end()) {
+      return absl::UnavailableError(
+          absl::StrCat("the head does not know rank ", rank));
+    }
+    const v1::ActorInfo& info = it->second;
+    nodes.push_back(info.node_id());
+    addresses.push_back(info.address());
+    node_ranks.try_emplace(info.node_id(), static_cast<int>(node_ranks.size()));
+    starts[rank].rank = rank;
+    starts[rank].world_size = size();
+    starts[rank].local_rank = ranks_on[info.node_id()]++;
+    starts[rank].node_rank = node_ranks[info.node_id()];
+    names_[rank] = absl::StrCat("rank ", rank, " (process ", info.pid(), " on ",
+                                info.node_id(), ")");
+  }
+  for (int rank = 0; rank < size(); ++rank) {
+    starts[rank].local_world_size = ranks_on[nodes[rank]];
+    starts[rank].addresses = addresses;
+  }
+  return starts;
+}
+
+std::string WorkerGroup::NameOf(int rank) const {
+  return names_[rank].empty() ? absl::StrCat("rank ", rank) : names_[rank];
+}
+
+absl::Status WorkerGroup::End(int rank) {
+  if (!workers_[rank].has_value()) return absl::OkStatus();
+  const absl::Time deadline = absl::Now() + scaling_.start_timeout;
+  while (true) {
+    const absl::Status killed = workers_[rank]->Kill();
+    const bool silent =
+        absl::IsUnavailable(killed) || absl::IsDeadlineExceeded(killed);
+    if (!silent) break;  // Ended; or the head knows it no more.
+    if (absl::Now() >= deadline || cancelled_()) {
+      return Annotate(killed, absl::StrCat("ending ", NameOf(rank)));
+    }
+    absl::SleepFor(kSignalTurn);
+  }
+  workers_[rank].reset();
+  return absl::OkStatus();
+}
+
+void WorkerGroup::Shutdown() {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!workers_[rank].has_value()) continue;
+    const absl::Status killed = workers_[rank]->Kill();
+    LOG_IF(WARNING, absl::IsUnavailable(killed))
+        << NameOf(rank) << " may live until this program leaves the cluster: "
+        << killed.message();
+    workers_[rank].reset();
+  }
+  places_.Release();
+}
+
+}  // namespace miniray::train

@@ -1,0 +1,74 @@
+// The actors in which the ranks of a train function run.
+
+#ifndef MINIRAY_TRAIN_FUNCTIONS_WORKER_GROUP_H_
+#define MINIRAY_TRAIN_FUNCTIONS_WORKER_GROUP_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/api/miniray.h"
+#include "train/functions/messages.h"
+#include "train/functions/trainer_config.h"
+#include "train/functions/worker.h"
+#include "train/worker_places.h"
+
+namespace miniray::train {
+
+// Not thread-safe.
+class WorkerGroup {
+ public:
+  // cancelled: whoever waits asks it several times a second.
+  WorkerGroup(Cluster cluster, ScalingConfig scaling,
+              std::function<bool()> cancelled);
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  // Makes the workers that there are not, or no more, and waits until all are
+  // ready.
+  //
+  // *is_final: set if the error is none that another try could mend (no places,
+  // no nodes that could ever hold the workers). Errors: those of WorkerPlaces
+  // and WaitForStart.
+  absl::Status Start(bool* is_final);
+
+  // How the ranks lie on the nodes: fills in rank, world_size, local_rank,
+  // local_world_size, node_rank and addresses. REQUIRES: Start has succeeded.
+  // Errors: of the head.
+  absl::StatusOr<std::vector<GenerationStart>> Places();
+
+  int size() const { return scaling_.num_workers; }
+  // REQUIRES: Start has succeeded, and the worker was not ended since.
+  const ActorHandle<TrainFunctionWorker>& worker(int rank) const {
+    return *workers_[rank];
+  }
+  // "rank 1 (process 4711 on node-12ab)"; for errors.
+  std::string NameOf(int rank) const;
+
+  // Ends the worker's process, whatever it does; Start makes another. Waits
+  // for the head, at most for start_timeout. Errors: it does not answer.
+  absl::Status End(int rank);
+
+  // Ends all, and gives their places back. Idempotent.
+  void Shutdown();
+
+ private:
+  // Those that died when nobody called them. Errors: of the head.
+  absl::Status ForgetDead();
+
+  const Cluster cluster_;
+  const ScalingConfig scaling_;
+  const ResourceOptions resources_;
+  const std::function<bool()> cancelled_;
+  WorkerPlaces places_;
+  std::vector<std::optional<ActorHandle<TrainFunctionWorker>>> workers_;
+  std::vector<std::string> names_;  // By rank; empty if not known.
+};
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_FUNCTIONS_WORKER_GROUP_H_
