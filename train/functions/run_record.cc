@@ -33,7 +33,7 @@ RunRecord::RunRecord(const TorchTrainerOptions& options)
     : config_(options.run),
       resume_from_(options.resume_from_checkpoint),
       name_(options.run.name),
-      context_(std::max(1, options.scaling.num_workers), /*epochs=*/0) {}
+      context_(options.scaling.num_workers.min, /*epochs=*/0) {}
 
 absl::StatusOr<std::unique_ptr<RunRecord>> RunRecord::Open(
     const TorchTrainerOptions& options) {
@@ -77,7 +77,8 @@ absl::StatusOr<std::optional<Checkpoint>> RunRecord::LastCheckpoint() {
 }
 
 absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
-                                bool anew) {
+                                bool anew, int num_workers) {
+  context_.set_num_workers(num_workers);
   const bool had_epochs = folder_ != nullptr && folder_->had_epochs();
   result_.history =
       checkpoint.has_value() ? checkpoint->history : std::vector<EpochResult>();

@@ -40,7 +40,8 @@ class RunRecord {
 
   // Training begins, or goes on, behind this checkpoint: makes its history the
   // run's, and puts later checkpoints aside. anew: after a failure.
-  absl::Status BeginAt(const std::optional<Checkpoint>& checkpoint, bool anew);
+  absl::Status BeginAt(const std::optional<Checkpoint>& checkpoint, bool anew,
+                       int num_workers);
 
   // All ranks have made a report: the next epoch of the history. Begins to
   // write its checkpoint, once the one before is written.

@@ -102,7 +102,7 @@ absl::StatusOr<Result> TorchTrainer::Fit() {
 }
 
 absl::Status TorchTrainer::Run() {
-  if (options_.scaling.num_workers > 0) MR_RETURN_IF_ERROR(Connect());
+  if (options_.scaling.num_workers.max > 0) MR_RETURN_IF_ERROR(Connect());
   MR_ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint,
                       record_->LastCheckpoint());
   for (int generation = 0;; ++generation) {
@@ -136,7 +136,7 @@ absl::Status TorchTrainer::Connect() {
     const ScalingConfig& scaling = options_.scaling;
     cluster.embedded_num_cpus = std::max<double>(
         std::thread::hardware_concurrency(),
-        std::ceil(scaling.num_workers * scaling.resources_per_worker.cpu));
+        std::ceil(scaling.num_workers.max * scaling.resources_per_worker.cpu));
     MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect(cluster));
   }
   group_ = std::make_unique<WorkerGroup>(*cluster_, options_.scaling, [this] {
@@ -165,7 +165,7 @@ absl::Status TorchTrainer::RunLocally(
     GenerationStart start, const std::optional<Checkpoint>& checkpoint,
     int* rank) {
   *rank = 0;
-  MR_RETURN_IF_ERROR(record_->BeginAt(checkpoint, start.generation > 0));
+  MR_RETURN_IF_ERROR(record_->BeginAt(checkpoint, start.generation > 0, 1));
   start.checkpoint = PartOf(checkpoint, 0);
   const std::string function = start.function;
   LocalSink sink(*record_);
@@ -194,7 +194,7 @@ absl::Status TorchTrainer::RunWorkers(
     place = start;
   }
   const bool anew = start.generation > 0;
-  MR_RETURN_IF_ERROR(record_->BeginAt(checkpoint, anew));
+  MR_RETURN_IF_ERROR(record_->BeginAt(checkpoint, anew, group_->size()));
   Generation generation(
       *group_,
       {.report_timeout = options_.run.report_timeout,

@@ -18,11 +18,20 @@ absl::Status CheckPositive(absl::string_view field, absl::Duration value) {
 }
 
 absl::Status Validate(const ScalingConfig& scaling) {
-  if (scaling.num_workers < 0) {
+  const auto [min, max] = scaling.num_workers;
+  if (min < 0 || max < min || (min == 0 && max > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "scaling.num_workers must be at least 1, or 0 to run in this process; "
-        "got ",
-        scaling.num_workers));
+        "scaling.num_workers must be at least 1, or {least, most}, or 0 to run "
+        "in this process; got ",
+        min, min == max ? "" : absl::StrCat(" to ", max)));
+  }
+  const bool is_strict =
+      scaling.placement_strategy == PlacementStrategy::kStrictPack ||
+      scaling.placement_strategy == PlacementStrategy::kStrictSpread;
+  if (max > min && is_strict) {
+    return absl::InvalidArgumentError(
+        "scaling.num_workers cannot vary with a strict placement_strategy; use "
+        "kPack or kSpread");
   }
   const ResourceOptions& worker = scaling.resources_per_worker;
   if (worker.cpu < 0 || worker.gpu < 0 || worker.memory_bytes < 0) {

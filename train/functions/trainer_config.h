@@ -18,12 +18,22 @@
 
 namespace miniray::train {
 
+// How many workers: a number, or as many as there is room for between two.
+struct NumWorkers {
+  NumWorkers(int number) : min(number), max(number) {}  // NOLINT: converts
+  NumWorkers(int min, int max) : min(min), max(max) {}
+
+  int min;
+  int max;
+};
+
 // How many workers there are, and what each of them has.
 struct ScalingConfig {
-  // Ranks. 0: local mode, for debugging: the function runs as the only rank in
-  // this process, in the thread that calls Fit; no cluster, and failures end it
-  // like others.
-  int num_workers = 1;
+  // Ranks, 4 or {2, 8}. Of the latter, each generation has as many as find room
+  // when it begins: the least number is waited for, those beyond have a second.
+  // 0: local mode, for debugging: the function runs as the only rank in this
+  // process, in the thread that calls Fit, without a cluster.
+  NumWorkers num_workers = 1;
   // Each worker has a GPU: as many as resources_per_worker says, or one.
   bool use_gpu = false;
   ResourceOptions resources_per_worker;

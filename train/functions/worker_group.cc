@@ -15,6 +15,18 @@
 #include "train/waits.h"
 
 namespace miniray::train {
+namespace {
+
+// So long a worker beyond the least number may wait before that tells that
+// there is no room for it: the processes of those before it may still be
+// ending.
+constexpr absl::Duration kPlaceGrace = absl::Seconds(1);
+
+bool HasStarted(const AnyActorHandle& actor) {
+  return actor.WaitReady(absl::ZeroDuration()).ok();
+}
+
+}  // namespace
 
 WorkerGroup::WorkerGroup(Cluster cluster, ScalingConfig scaling,
                          std::function<bool()> cancelled)
@@ -22,31 +34,52 @@ WorkerGroup::WorkerGroup(Cluster cluster, ScalingConfig scaling,
       scaling_(std::move(scaling)),
       resources_(WorkerResources(scaling_)),
       cancelled_(std::move(cancelled)),
-      workers_(scaling_.num_workers),
-      names_(scaling_.num_workers) {}
+      workers_(scaling_.num_workers.max),
+      names_(scaling_.num_workers.max) {}
 
 WorkerGroup::~WorkerGroup() { Shutdown(); }
 
 absl::Status WorkerGroup::Start(bool* is_final) {
   *is_final = false;
-  const absl::Time begin = absl::Now();
   MR_RETURN_IF_ERROR(ForgetDead());
   // Names of workers that have just ended may still live.
-  const std::string group = NewId("train");
-  MR_RETURN_IF_ERROR(places_.Reserve(cluster_, size(), resources_,
-                                     scaling_.placement_strategy, group));
+  const std::string actor_namespace = NewId("train");
+  MR_RETURN_IF_ERROR(StartLeast(actor_namespace, is_final));
+  size_ = least();
+  return most() > least() ? StartFurther(actor_namespace) : absl::OkStatus();
+}
+
+absl::Status WorkerGroup::Make(int rank, const std::string& actor_namespace) {
+  ActorOptions options;
+  options.name = absl::StrCat("rank-", rank);
+  options.actor_namespace = actor_namespace;
+  options.resources = resources_;
+  options.concurrency_groups = TrainFunctionWorker::Groups();
+  places_.Place(rank, &options);
+  MR_ASSIGN_OR_RETURN(workers_[rank],
+                      cluster_.CreateActor<TrainFunctionWorker>(options));
+  names_[rank].clear();
+  return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::StartLeast(const std::string& actor_namespace,
+                                     bool* is_final) {
+  const absl::Time begin = absl::Now();
+  MR_RETURN_IF_ERROR(places_.Reserve(cluster_, least(), resources_,
+                                     scaling_.placement_strategy,
+                                     actor_namespace));
+  const auto lacks =
+      std::find(workers_.begin(), workers_.begin() + least(), std::nullopt);
+  if (lacks != workers_.begin() + least()) {
+    // Those beyond may have the room that the lost ones need now.
+    for (int rank = least(); rank < most(); ++rank) {
+      MR_RETURN_IF_ERROR(End(rank));
+    }
+  }
   NamedActors actors;
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < least(); ++rank) {
     if (!workers_[rank].has_value()) {
-      ActorOptions options;
-      options.name = absl::StrCat("rank-", rank);
-      options.actor_namespace = group;
-      options.resources = resources_;
-      options.concurrency_groups = TrainFunctionWorker::Groups();
-      places_.Place(rank, &options);
-      MR_ASSIGN_OR_RETURN(workers_[rank],
-                          cluster_.CreateActor<TrainFunctionWorker>(options));
-      names_[rank].clear();
+      MR_RETURN_IF_ERROR(Make(rank, actor_namespace));
     }
     actors.emplace_back(absl::StrCat("rank ", rank), *workers_[rank]);
   }
@@ -65,6 +98,48 @@ absl::Status WorkerGroup::Start(bool* is_final) {
   MR_RETURN_IF_ERROR(await_places());
   *is_final = true;
   return started;
+}
+
+absl::Status WorkerGroup::StartFurther(const std::string& actor_namespace) {
+  for (int rank = least(); rank < most(); ++rank) {
+    if (workers_[rank].has_value()) continue;
+    MR_RETURN_IF_ERROR(Make(rank, actor_namespace));
+  }
+  AwaitFurther();
+  for (int rank = least(); rank < most(); ++rank) {
+    if (!HasStarted(*workers_[rank])) {
+      MR_RETURN_IF_ERROR(End(rank));
+      continue;
+    }
+    if (rank > size_) {
+      workers_[size_] = std::exchange(workers_[rank], std::nullopt);
+    }
+    ++size_;
+  }
+  if (size_ < most()) {
+    LOG(INFO) << "there is room for " << size_ << " of " << most() << " ranks; "
+              << least() << " are enough";
+  }
+  return absl::OkStatus();
+}
+
+void WorkerGroup::AwaitFurther() {
+  const absl::Time begin = absl::Now();
+  while (absl::Now() < begin + scaling_.start_timeout && !cancelled_()) {
+    const auto states = ActorStates(cluster_);
+    if (!states.ok()) return;
+    const bool grace = absl::Now() < begin + kPlaceGrace;
+    const auto awaited = std::find_if(
+        workers_.begin() + least(), workers_.end(), [&](const auto& worker) {
+          const auto it = states->find(worker->actor_id());
+          if (it == states->end()) return false;
+          const v1::ActorState state = it->second.state();
+          return state == v1::ACTOR_STATE_STARTING ||
+                 (grace && state == v1::ACTOR_STATE_PENDING);
+        });
+    if (awaited == workers_.end()) return;
+    (*awaited)->WaitReady(kSignalTurn).IgnoreError();
+  }
 }
 
 absl::Status WorkerGroup::ForgetDead() {
@@ -132,7 +207,7 @@ absl::Status WorkerGroup::End(int rank) {
 }
 
 void WorkerGroup::Shutdown() {
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < most(); ++rank) {
     if (!workers_[rank].has_value()) continue;
     const absl::Status killed = workers_[rank]->Kill();
     LOG_IF(WARNING, absl::IsUnavailable(killed))

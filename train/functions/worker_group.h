@@ -29,7 +29,7 @@ class WorkerGroup {
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
   // Makes the workers that there are not, or no more, and waits until all are
-  // ready.
+  // ready: the least number of them, and those beyond that find room.
   //
   // *is_final: set if the error is none that another try could mend (no places,
   // no nodes that could ever hold the workers). Errors: those of WorkerPlaces
@@ -41,7 +41,8 @@ class WorkerGroup {
   // Errors: of the head.
   absl::StatusOr<std::vector<GenerationStart>> Places();
 
-  int size() const { return scaling_.num_workers; }
+  // Ranks that there are. REQUIRES: Start has succeeded.
+  int size() const { return size_; }
   // REQUIRES: Start has succeeded, and the worker was not ended since.
   const ActorHandle<TrainFunctionWorker>& worker(int rank) const {
     return *workers_[rank];
@@ -57,16 +58,28 @@ class WorkerGroup {
   void Shutdown();
 
  private:
+  int least() const { return scaling_.num_workers.min; }
+  int most() const { return scaling_.num_workers.max; }
+
   // Those that died when nobody called them. Errors: of the head.
   absl::Status ForgetDead();
+  // In a place of its own if it is beyond the least number.
+  absl::Status Make(int rank, const std::string& actor_namespace);
+  // The first of them, without which there is no group.
+  absl::Status StartLeast(const std::string& actor_namespace, bool* is_final);
+  // Those beyond that find room; sets size_.
+  absl::Status StartFurther(const std::string& actor_namespace);
+  void AwaitFurther();
 
   const Cluster cluster_;
   const ScalingConfig scaling_;
   const ResourceOptions resources_;
   const std::function<bool()> cancelled_;
   WorkerPlaces places_;
+  // As many as there may be.
   std::vector<std::optional<ActorHandle<TrainFunctionWorker>>> workers_;
   std::vector<std::string> names_;  // By rank; empty if not known.
+  int size_ = 0;
 };
 
 }  // namespace miniray::train

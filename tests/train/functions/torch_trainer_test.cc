@@ -425,6 +425,19 @@ TEST_F(TorchTrainerTest, OptionsThatCannotBeAreErrorsAtOnce) {
   using Given = TorchTrainerOptions;
   EXPECT_THAT(error_of([](Given& o) { o.scaling.num_workers = -1; }),
               HasSubstr("num_workers"));
+  EXPECT_THAT(error_of([](Given& o) {
+                o.scaling.num_workers = {3, 2};
+              }),
+              HasSubstr("3 to 2"));
+  EXPECT_THAT(error_of([](Given& o) {
+                o.scaling.num_workers = {0, 2};
+              }),
+              HasSubstr("0 to 2"));
+  EXPECT_THAT(error_of([](Given& o) {
+                o.scaling.num_workers = {1, 2};
+                o.scaling.placement_strategy = PlacementStrategy::kStrictPack;
+              }),
+              HasSubstr("strict"));
   EXPECT_THAT(
       error_of([](Given& o) { o.scaling.resources_per_worker.gpu = 1; }),
       HasSubstr("use_gpu"));

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -123,7 +124,8 @@ void Walk(Context& ctx) {
     x += (4 + 4 * ctx.rank() - x) / 2;
     CheckpointFiles files;
     if ((epoch + 1) % save_every == 0 && ctx.checkpoint_is_due()) {
-      files = {{"x", absl::StrCat(x)}, {"epochs", absl::StrCat(epoch + 1)}};
+      files = {{"x", absl::StrFormat("%.17g", x)},
+               {"epochs", absl::StrCat(epoch + 1)}};
       const auto padding = ctx.config<size_t>("padding", 0);
       if (padding > 0) files["padding"] = std::string(padding, 'p');
     }
