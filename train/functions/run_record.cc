@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "runtime/base/status_macros.h"
+#include "train/metrics.h"
 #include "train/stop_signals.h"
 #include "train/waits.h"
 
