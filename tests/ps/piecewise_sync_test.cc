@@ -19,6 +19,7 @@
 #include "ps/strategy_registry.h"
 #include "ps/weight_exchange.h"
 #include "tests/ps/exchange_test.h"
+#include "tests/ps/named_pipe.h"
 #include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/test_cluster.h"
@@ -376,11 +377,12 @@ TEST_F(PiecewiseSyncTest, AWorkerThatIsLateIsLeftOut) {
   const std::string pipe = Folder("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const ObjectRef<void> blocked = workers_[1].Call<&PieceWorker::BlockOn>(pipe);
+  const int writer = OpenForWriting(pipe);
   SyncResult result = SyncIn(0, server);
   EXPECT_EQ(result.num_lost, 1);
   EXPECT_EQ(result.version, 2);
   ExpectSame(WeightsOf(0), WeightsOf(2));
-  close(open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  close(writer);
   ASSERT_TRUE(blocked.Get().ok());
   // It gets them then, and takes part again.
   ASSERT_TRUE(Eventually([&] {

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
+#include "tests/ps/named_pipe.h"
 #include "tests/ps/survival.h"
 #include "tests/ps/tensors.h"
 #include "tests/runtime/test_cluster.h"
@@ -132,16 +133,6 @@ class ServerFailuresTest : public testing::Test {
       return sets.ok() && *sets == 1;
     }));
     EXPECT_TRUE(SameBits(WeightsOf(worker)[0].second, WeightsOf(0)[0].second));
-  }
-
-  // Returns once somebody has it open for reading, with its other end.
-  int OpenForWriting(const std::string& pipe) {
-    int writer = -1;
-    EXPECT_TRUE(Eventually([&] {
-      writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-      return writer >= 0;
-    }));
-    return writer;
   }
 
   NamedTensors WeightsOf(size_t worker) {
@@ -443,6 +434,7 @@ TEST_F(ServerFailuresTest, ALateWorkerIsLeftOutAndGetsTheWeightsLater) {
   const std::string pipe = StateFolder("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const auto blocked = workers_[2].Call<&Worker::BlockOn>(pipe);
+  const int writer = OpenForWriting(pipe);
   const auto server =
       StartServer({.min_workers = 2, .sync_timeout_seconds = 0.5});
   auto result = server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
@@ -450,7 +442,7 @@ TEST_F(ServerFailuresTest, ALateWorkerIsLeftOutAndGetsTheWeightsLater) {
   EXPECT_EQ(result->num_lost, 1);
   EXPECT_EQ(WeightsOf(0)[0].second[0].item<double>(), 0.5);
   EXPECT_EQ(WeightsOf(1)[0].second[0].item<double>(), 0.5);
-  close(open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  close(writer);
   ASSERT_TRUE(blocked.Get().ok());
   EXPECT_TRUE(Eventually(
       [&] { return *workers_[2].Call<&Worker::NumSets>().Get() == 1; }));
@@ -465,6 +457,7 @@ TEST_F(ServerFailuresTest, TooManyLateWorkersFailTheSynchronisation) {
   const std::string pipe = StateFolder("pipe2");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const auto blocked = workers_[1].Call<&Worker::BlockOn>(pipe);
+  const int writer = OpenForWriting(pipe);
   const auto server = StartServer({.sync_timeout_seconds = 0.3});
   EXPECT_THAT(server.Call<&ParameterServer::SyncFromWorkers>(handles_)
                   .Get()
@@ -474,7 +467,7 @@ TEST_F(ServerFailuresTest, TooManyLateWorkersFailTheSynchronisation) {
                     HasSubstr("weights of 1 workers came"),
                     HasSubstr("not those of worker 1 (Worker")));
   EXPECT_EQ(*workers_[0].Call<&Worker::NumSets>().Get(), 0);
-  close(open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  close(writer);
   ASSERT_TRUE(blocked.Get().ok());
   EXPECT_TRUE(
       server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
