@@ -172,6 +172,12 @@ void DistributedModule::State::Fail(const absl::Status& status) {
 }
 
 void DistributedModule::State::OnGradient(size_t index) {
+  if (!parameters[index].tensor.requires_grad()) {
+    Fail(absl::FailedPreconditionError(absl::StrCat(
+        "requires_grad of parameter ", parameters[index].name,
+        " was switched off between forward and backward; switch it off before "
+        "the forward pass")));
+  }
   parameters[index].touched = true;
   if (no_sync > 0) return;
   const at::NoGradGuard no_grad;

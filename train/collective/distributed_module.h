@@ -6,9 +6,8 @@
 //   torch::optim::SGD optimizer(model->parameters(), 0.1);
 //   for (...) {
 //     optimizer.zero_grad();
-//     torch::mse_loss(model->forward(x), y).backward();   // gradients: the
-//     mean optimizer.step();                                   // over the
-//     ranks
+//     torch::mse_loss(model->forward(x), y).backward();
+//     optimizer.step();  // Gradients are the mean over the ranks.
 //   }
 //
 // The module is used as before: its own forward is called, which in C++ has any

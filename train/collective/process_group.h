@@ -74,8 +74,8 @@ class ProcessGroup {
 
   // Makes no connection yet.
   explicit ProcessGroup(Options options);
-  // Aborts if need be, and closes the connections. REQUIRES: no call is under
-  // way.
+  // Closes the connections. REQUIRES: no call is under way, and what was
+  // started through backend() has been waited for.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -88,16 +88,18 @@ class ProcessGroup {
   // Gloo.
   absl::Status Start(const ActorHandle<RendezvousStore>& store);
   // The same over any store of LibTorch's, such as a HashStore that threads of
-  // one process share. Takes a reference of its own.
+  // one process share. Takes a reference of its own. Abort and start_timeout
+  // end what waits in such a store only where the store's own waits end.
   absl::Status Start(c10d::Store& store);
   // The same for a group of one, which needs no store.
   absl::Status StartAlone();
 
   // Makes whatever blocks here fail with `status`, closes the connections, so
   // that other ranks that wait for this one fail as well, and makes every later
-  // call fail with `status`. Of several calls the first counts. Returns in
-  // milliseconds; may be called at any time from any thread, before Start and
-  // during it too.
+  // call fail with `status`. Of several calls the first counts. What waits
+  // ends in milliseconds; the call returns when all connections are closed, up
+  // to 10 ms for each. May be called at any time from any thread, before Start
+  // and during it too.
   //
   // status: not OK.
   void Abort(absl::Status status);

@@ -51,6 +51,8 @@ absl::StatusOr<Batch> BatchProducer::Make() {
     return StackRows(columns_, rows);
   } catch (const std::exception& e) {
     return absl::InternalError(e.what());
+  } catch (...) {
+    return absl::InternalError("what is thrown is no std::exception");
   }
 }
 

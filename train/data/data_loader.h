@@ -76,7 +76,9 @@ class PreparedDataLoader {
 
   // The place in the data, for a checkpoint: in a loop, after the batch that is
   // in hand, whatever worker threads have read ahead. One line of JSON, the
-  // same on all ranks, good for any world size and batch size.
+  // same on all ranks that have taken equally many batches, good for any world
+  // size and batch size. (With Tail::kUneven, after another rank has run out,
+  // rank 0's is the right one, for all ranks.)
   std::string State() const { return impl_->position.State(); }
 
   // Goes on from `state`: the next loop has exactly the samples of its epoch

@@ -6,7 +6,11 @@
 //   MR_RETURN_IF_ERROR(train::ForEachJoined(
 //       loader, max,
 //       [&](Batch& batch) { ...; loss.backward(); optimizer.step(); },
-//       [&] { model.ShadowBackward(); optimizer.step(); }));
+//       [&] {
+//         const absl::Status shadowed = model.ShadowBackward();
+//         if (!shadowed.ok()) throw train::CollectiveError(shadowed);
+//         optimizer.step();
+//       }));
 //
 // Needed with Tail::kUneven only. One all-reduce of one number an epoch: how
 // many batches a rank has is known before it begins. No LibTorch here, and

@@ -31,6 +31,9 @@ absl::StatusOr<Row> PlaceReader::Read(int64_t place) {
     row = ReadInBlock(block, record);
   } catch (const std::exception& e) {
     row = absl::InternalError(e.what());
+  } catch (...) {
+    row = absl::InternalError(
+        "the reader threw something that is no std::exception");
   }
   if (row.ok() && !row->has_value()) {
     row = absl::DataLossError(

@@ -44,8 +44,11 @@ class ReportSink {
   virtual absl::StatusOr<ReportReply> Exchange(RankReport report) = 0;
 };
 
-// One rank's view of one generation. What is const here is thread-safe, as are
-// SetStage, OnAbort and Abort; Report is for one thread at a time.
+// One rank's view of one generation. What never changes (rank, config, ...) may
+// be read from any thread, and aborted, SetStage, OnAbort and Abort may be
+// called from any; Report and what depends on it (num_reports,
+// checkpoint_is_due, stopped, reports_made, Checkpoint) are for the thread that
+// reports.
 //
 // Its methods throw rather than return a status: they are called in the midst
 // of training code, which LibTorch's exceptions pass through anyway.
@@ -143,9 +146,9 @@ class Context {
   bool aborted() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // While the returned object lives: if the group is told to stop, `handler` is
-  // called once, in another thread (at once, if it has been told already), to
-  // wake up whatever this rank waits in. It must not block. The object's end
-  // waits for a handler that runs.
+  // called once, in another thread, to wake up whatever this rank waits in; if
+  // it has been told already, at once and in this one. It must not block, throw
+  // or end its own object, whose end waits for a handler that runs.
   class AbortHandler;
   [[nodiscard]] std::unique_ptr<AbortHandler> OnAbort(
       std::function<void(const absl::Status&)> handler)

@@ -19,7 +19,7 @@ constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
 // How long ranks have to say what they do, for an error; and the end of a call
 // may come behind that of another to the same process.
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 
 // The log names those who keep the others waiting so often.
 constexpr absl::Duration kRemindPeriod = absl::Seconds(30);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/actor/registry.h"
+#include "train/collective/collective_error.h"
 #include "train/functions/train_function.h"
 
 namespace miniray::train {
@@ -46,6 +47,10 @@ RunOutcome Call(const internal::TrainFunction& function, Context& context) {
   } catch (const PeerFailure& error) {
     RunOutcome outcome = OutcomeOf(absl::AbortedError(TextOf(error)));
     outcome.peer_failed = true;
+    return outcome;
+  } catch (const CollectiveError& error) {
+    RunOutcome outcome = OutcomeOf(error.status());
+    outcome.peer_failed = error.MayComeOfPeer();
     return outcome;
   } catch (const std::exception& error) {
     return OutcomeOf(absl::UnknownError(absl::StrCat(

@@ -11,6 +11,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/status_macros.h"
@@ -28,6 +29,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 using Group = std::shared_ptr<ProcessGroup>;
+
+// What takes a timeout of minutes otherwise; on a busy machine, too.
+constexpr absl::Duration kAtOnce = absl::Seconds(20);
 
 // y = used(x), and other(x) if it is asked for.
 struct TwoHeadsImpl : torch::nn::Module {
@@ -415,7 +419,7 @@ TEST_F(DistributedModuleTest, AbortEndsABackwardPassThatWaits) {
     const absl::Time ended = absl::Now();
     aborter.join();
     first_is_done.Notify();
-    EXPECT_LT(ended - aborted, absl::Seconds(1));
+    EXPECT_LT(ended - aborted, kAtOnce);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
                                  HasSubstr("rank 1 died of signal 9")));
     EXPECT_THAT(group->status(), StatusIs(absl::StatusCode::kAborted,

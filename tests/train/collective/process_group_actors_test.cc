@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -20,6 +21,9 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+
+// What takes a timeout of minutes otherwise; on a busy machine, too.
+constexpr absl::Duration kAtOnce = absl::Seconds(20);
 
 constexpr int kRanks = 3;
 
@@ -79,7 +83,7 @@ class ProcessGroupActorsTest : public ::testing::Test {
     }
     for (int rank = 0; rank + 1 < kRanks; ++rank) {
       const absl::Status status = calls[rank].Get();
-      EXPECT_LT(absl::Now() - killed, absl::Seconds(1)) << rank;
+      EXPECT_LT(absl::Now() - killed, kAtOnce) << rank;
       // The connection that broke, or Abort: whichever was first.
       EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kUnavailable,
                                        absl::StatusCode::kAborted))
@@ -135,7 +139,7 @@ TEST_F(ProcessGroupActorsTest, AbortEndsABarrierInTheSameProcesses) {
   for (auto& wait : waits) {
     EXPECT_THAT(wait.Get().code(), AnyOf(absl::StatusCode::kUnavailable,
                                          absl::StatusCode::kAborted));
-    EXPECT_LT(absl::Now() - aborted, absl::Seconds(1));
+    EXPECT_LT(absl::Now() - aborted, kAtOnce);
   }
   StartGeneration();
   ExpectGroupWorks();

@@ -32,7 +32,8 @@ using ::testing::Not;
 
 using Group = std::shared_ptr<ProcessGroup>;
 
-constexpr absl::Duration kSecond = absl::Seconds(1);
+// What takes a timeout of minutes otherwise; on a busy machine, too.
+constexpr absl::Duration kAtOnce = absl::Seconds(20);
 
 TEST(ProcessGroupTest, AllReduceGivesAllTheSame) {
   const auto results = RunRanks(3, [](Group group) -> absl::Status {
@@ -216,7 +217,7 @@ TEST(ProcessGroupTest, AbortEndsAStartThatWaits) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("rank 1 died")));
   const absl::Time ended = absl::Now();
   aborter.join();
-  EXPECT_LT(ended - aborted, kSecond);
+  EXPECT_LT(ended - aborted, kAtOnce);
 
   ProcessGroup late({});
   late.Abort(absl::CancelledError("not needed"));
@@ -253,7 +254,7 @@ TEST(ProcessGroupTest, AbortEndsCollectivesThatWait) {
       const absl::Status status = collective(*group);
       const absl::Time ended = absl::Now();
       aborter.join();
-      EXPECT_LT(ended - aborted, kSecond);
+      EXPECT_LT(ended - aborted, kAtOnce);
       // The other one may have closed its connections before this one heard.
       EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kAborted,
                                        absl::StatusCode::kUnavailable));
@@ -285,7 +286,7 @@ TEST(ProcessGroupTest, AbortEndsTransfersInTheMiddle) {
       }
       const absl::Time ended = absl::Now();
       aborter.join();
-      EXPECT_LT(ended - aborted, kSecond);
+      EXPECT_LT(ended - aborted, kAtOnce);
       return absl::OkStatus();
     });
     EXPECT_THAT(results, Each(IsOk()));

@@ -30,6 +30,7 @@
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/driver_process.h"
 #include "tests/train/functions/walk.h"
+#include "train/collective/collective_error.h"
 #include "train/functions/torch_trainer.h"
 #include "train/functions/worker.h"
 
@@ -55,7 +56,12 @@ constexpr int kEpochs = 6;
 // collective does whose peer is gone.
 void FailAsPeer(Context& ctx) {
   ctx.Report({});
-  if (ctx.rank() == 0) throw PeerFailure("connection closed by peer");
+  if (ctx.rank() == 0 && ctx.config<std::string>("how") == "kill") {
+    throw PeerFailure("connection closed by peer");
+  }
+  if (ctx.rank() == 0) {
+    throw CollectiveError(absl::UnavailableError("connection closed by peer"));
+  }
   // The driver has heard of rank 0 by then, whose outcome aborts nobody yet.
   absl::SleepFor(absl::Milliseconds(500));
   if (ctx.config<std::string>("how") == "kill") kill(getpid(), SIGKILL);
@@ -181,7 +187,7 @@ TEST_F(TorchTrainerFailureTest, TheBarrierNamesTheMissingRank) {
     SCOPED_TRACE(how);
     TorchTrainerOptions options = Options(absl::StrCat("1 2 step ", how));
     options.run.name = how;
-    options.run.report_timeout = absl::Seconds(1);
+    options.run.report_timeout = absl::Seconds(4);
     options.run.abort_timeout = absl::Milliseconds(300);
     TorchTrainer trainer(Walk, options);
     EXPECT_THAT(trainer.Fit(),
@@ -200,7 +206,7 @@ TEST_F(TorchTrainerFailureTest, TheBarrierNamesTheMissingRank) {
 TEST_F(TorchTrainerFailureTest, AHangOfAllRanksIsNoticed) {
   TorchTrainerOptions options = Options("0 2 step spin");
   options.scaling.num_workers = 1;
-  options.run.failure.hang_timeout = absl::Seconds(1);
+  options.run.failure.hang_timeout = absl::Seconds(4);
   options.run.abort_timeout = absl::Milliseconds(300);
   TorchTrainer trainer(Walk, options);
   EXPECT_THAT(trainer.Fit(),
@@ -244,7 +250,12 @@ TEST_F(TorchTrainerFailureTest, AllRanksGoOnFromTheLastCheckpoint) {
       options.run.name = absl::StrCat(absl::StrReplaceAll(fault, {{" ", "-"}}),
                                       "-", save_every);
       options.run.failure.max_failures = 1;
-      options.run.report_timeout = absl::Seconds(1);
+      // The others fail by themselves.
+      if (absl::StrContains(fault, "stop") ||
+          absl::StrContains(fault, "spin") ||
+          absl::StrContains(fault, "wait")) {
+        options.run.report_timeout = absl::Seconds(3);
+      }
       options.run.abort_timeout = absl::Milliseconds(500);
       options.config.Set("save_every", save_every);
       TorchTrainer trainer(Walk, options);
