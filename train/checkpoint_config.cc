@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace miniray::train {
 
@@ -39,6 +41,18 @@ double ScoreOf(const CheckpointConfig& config, const Metrics& metrics) {
   }
   return config.score_order == ScoreOrder::kMax ? found->second
                                                 : -found->second;
+}
+
+std::string MissingScoreWarning(const CheckpointConfig& config,
+                                const Metrics& metrics,
+                                absl::string_view whose) {
+  const std::string& name = config.score_metric;
+  if (name.empty() || metrics.contains(name)) return "";
+  std::vector<std::string> names;
+  for (const auto& [metric, value] : metrics) names.push_back(metric);
+  return absl::StrCat("checkpoint.score_metric is '", name, "', which ", whose,
+                      " lack; they have ",
+                      names.empty() ? "none" : absl::StrJoin(names, ", "));
 }
 
 }  // namespace miniray::train

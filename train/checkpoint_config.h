@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "train/metrics.h"
 
 namespace miniray::train {
@@ -48,6 +49,12 @@ absl::Status Validate(const CheckpointConfig& config);
 // The score of an epoch with these metrics: greater is better. Minus infinity
 // without the metric.
 double ScoreOf(const CheckpointConfig& config, const Metrics& metrics);
+
+// What to warn of where a checkpoint is taken and `metrics` lack score_metric;
+// empty: they have it, or none is asked for. whose: "reports of rank 0".
+std::string MissingScoreWarning(const CheckpointConfig& config,
+                                const Metrics& metrics,
+                                absl::string_view whose);
 
 }  // namespace miniray::train
 

@@ -325,8 +325,6 @@ class TrainerBase {
   // Waits for the one that is being written, takes one and begins to write it.
   // REQUIRES: an epoch has been trained.
   absl::Status TakeCheckpoint();
-  // Where the last epoch has no checkpoint.score_metric.
-  void WarnOfMissingScore();
   absl::StatusOr<Checkpoint> Snapshot();
   // Makes it the state of workers and parameter server.
   absl::Status LoadInto(const Checkpoint& checkpoint);

@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "runtime/base/files.h"
@@ -182,22 +181,12 @@ absl::Status TrainerBase::TakeCheckpoint() {
   MR_ASSIGN_OR_RETURN(Checkpoint checkpoint, Snapshot());
   MR_RETURN_IF_ERROR(Annotate(CheckFileNames(checkpoint), "SaveCheckpoint"));
   checkpointed_epochs_ = checkpoint.epochs();
-  WarnOfMissingScore();
+  const std::string missing = MissingScoreWarning(
+      options_.checkpoint, result_.metrics(), "epochs with a checkpoint");
+  if (!missing.empty()) context_.Warn(missing);
   store_->Write(std::move(checkpoint));
   result_.history.back().timing.checkpoint += waited + SecondsSince(start);
   return absl::OkStatus();
-}
-
-void TrainerBase::WarnOfMissingScore() {
-  const std::string& name = options_.checkpoint.score_metric;
-  const Metrics metrics = result_.metrics();
-  if (name.empty() || metrics.contains(name)) return;
-  std::vector<std::string> names;
-  for (const auto& [metric, value] : metrics) names.push_back(metric);
-  context_.Warn(
-      absl::StrCat("checkpoint.score_metric is '", name,
-                   "', which epochs with a checkpoint lack; their metrics are ",
-                   names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
 absl::StatusOr<Checkpoint> TrainerBase::Snapshot() {

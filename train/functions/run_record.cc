@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "runtime/base/status_macros.h"
@@ -167,20 +166,10 @@ void RunRecord::TakeCheckpoint(std::vector<RankReport> reports) {
     in_memory_ = std::move(checkpoint);
     return;
   }
-  WarnOfMissingScore();
+  const std::string missing = MissingScoreWarning(
+      config_.checkpoint, result_.metrics(), "reports of rank 0");
+  if (!missing.empty()) context_.Warn(missing);
   store_->Write(std::move(checkpoint));
-}
-
-void RunRecord::WarnOfMissingScore() {
-  const std::string& name = config_.checkpoint.score_metric;
-  const Metrics metrics = result_.metrics();
-  if (name.empty() || metrics.contains(name)) return;
-  std::vector<std::string> names;
-  for (const auto& [metric, value] : metrics) names.push_back(metric);
-  context_.Warn(
-      absl::StrCat("checkpoint.score_metric is '", name,
-                   "', which reports of rank 0 lack; they have ",
-                   names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
 void RunRecord::Note(const std::optional<CheckpointStore::Outcome>& outcome) {

@@ -77,7 +77,6 @@ class RunRecord {
   void TakeCheckpoint(std::vector<RankReport> reports);
   void Note(const std::optional<CheckpointStore::Outcome>& outcome);
   void WarnAll(const std::vector<std::string>& warnings);
-  void WarnOfMissingScore();
 
   const RunConfig config_;
   const std::string resume_from_;

@@ -248,6 +248,8 @@ TEST(ProcessGroupTest, AbortEndsCollectivesThatWait) {
       absl::Time aborted;
       std::thread aborter([&] {
         if (in_collective->Block()) delete in_collective;
+        // Into the wait; nothing shows when they are in it.
+        absl::SleepFor(absl::Milliseconds(50));
         aborted = absl::Now();
         group->Abort(absl::AbortedError("rank 2 died"));
       });

@@ -58,7 +58,11 @@ class RankWorker {
   }
 
   // Waits for ranks that do not come.
-  absl::Status Barrier() { return Group()->Barrier(); }
+  absl::Status Barrier() {
+    const std::shared_ptr<ProcessGroup> group = Group();
+    Step();
+    return group->Barrier();
+  }
 
   // All-reduces `numel` floats again and again, until that fails.
   absl::Status Reduce(int64_t numel) {

@@ -370,7 +370,15 @@ TEST_F(TorchTrainerFailureTest, AGroupThatBeginsAgainGrowsWhereThereIsRoom) {
   options.scaling.num_workers = {2, 4};
   options.run.failure.max_failures = 1;
   auto events = std::make_shared<AtEvent>();
-  events->at_failure = [&] { EXPECT_THAT(occupant->Kill(), IsOk()); };
+  events->at_failure = [&] {
+    EXPECT_THAT(occupant->Kill(), IsOk());
+    // Who begins again does not wait long for room.
+    EXPECT_TRUE(Eventually([&] {
+      const v1::NodeInfo node = nodes.head().GetState().nodes(0);
+      const auto cpus = node.available().quantity().find("CPU");
+      return cpus != node.available().quantity().end() && cpus->second >= 1;
+    }));
+  };
   options.run.callbacks = {events};
   TorchTrainer trainer(Walk, options);
   const auto result = trainer.Fit();
