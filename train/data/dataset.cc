@@ -72,6 +72,9 @@ absl::StatusOr<DatasetShard> Dataset::Shard(int rank, int world_size) const {
         absl::StrCat("there is no rank ", rank, " in a world of ", world_size,
                      "; expected 0 to world_size - 1"));
   }
+  if (source_ == nullptr) {
+    return absl::FailedPreconditionError("this data set was not made");
+  }
   return DatasetShard(source_, rank, world_size);
 }
 

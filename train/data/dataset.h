@@ -95,7 +95,8 @@ class Dataset {
   const std::vector<std::string>& columns() const;
 
   // Returns what `rank` of `world_size` reads: its part of each epoch. Errors:
-  // INVALID_ARGUMENT, there is no such rank.
+  // INVALID_ARGUMENT, there is no such rank. FAILED_PRECONDITION, a data set
+  // that was not made.
   absl::StatusOr<DatasetShard> Shard(int rank, int world_size) const;
 
  private:

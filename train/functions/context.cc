@@ -4,7 +4,10 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
+#include "train/collective/collective_error.h"
 
 namespace miniray::train {
 namespace {
@@ -52,6 +55,52 @@ double Context::DoubleConfig(absl::string_view name) const {
 
 std::string Context::StringConfig(absl::string_view name) const {
   return ValueOrThrow(start_.config.GetString(name, ""));
+}
+
+DatasetShard Context::GetDatasetShard(absl::string_view name) const {
+  const auto it = start_.datasets.find(std::string(name));
+  if (it == start_.datasets.end()) {
+    throw std::invalid_argument(
+        absl::StrCat("there is no data set '", name, "', but {",
+                     absl::StrJoin(start_.datasets, ", ",
+                                   [](std::string* out, const auto& named) {
+                                     out->append(named.first);
+                                   }),
+                     "}: name it in TorchTrainerOptions::datasets"));
+  }
+  absl::StatusOr<DatasetShard> shard = it->second.Shard(rank(), world_size());
+  if (shard.ok()) return *std::move(shard);
+  throw std::invalid_argument(
+      absl::StrCat("data set ", name, ": ", shard.status().message()));
+}
+
+const std::shared_ptr<ProcessGroup>& Context::process_group() {
+  absl::Status usable = group_ == nullptr ? ConnectRanks() : group_->status();
+  if (!usable.ok()) throw CollectiveError(std::move(usable));
+  return group_;
+}
+
+absl::Status Context::ConnectRanks() {
+  const absl::Duration timeout =
+      absl::Milliseconds(start_.collective_timeout_ms);
+  ProcessGroup::Options options = {.rank = rank(),
+                                   .world_size = world_size(),
+                                   .timeout = timeout,
+                                   .start_timeout = timeout,
+                                   .name = "train"};
+  if (world_size() > 1) {
+    MR_ASSIGN_OR_RETURN(options.address,
+                        CollectiveAddress(ActorContext::Current()->cluster()));
+  }
+  group_ = std::make_shared<ProcessGroup>(std::move(options));
+  aborts_group_ = OnAbort(
+      [group = group_](const absl::Status& reason) { group->Abort(reason); });
+  const std::string stage = Stage();
+  SetStage("connects to the other ranks");
+  MR_RETURN_IF_ERROR(world_size() > 1 ? group_->Start(start_.rendezvous.value())
+                                      : group_->StartAlone());
+  SetStage(stage);
+  return absl::OkStatus();
 }
 
 bool Context::checkpoint_is_due() const {

@@ -1,5 +1,6 @@
-// Context: what a train function knows of its place in the group, and how it
-// reports. Free of LibTorch; models go into checkpoints with model_state.h.
+// Context: what a train function knows of its place in the group, how it works
+// with the other ranks, and how it reports. Without LibTorch's front end: what
+// needs that has a header of its own, and train_functions.h has them all.
 
 #ifndef MINIRAY_TRAIN_FUNCTIONS_CONTEXT_H_
 #define MINIRAY_TRAIN_FUNCTIONS_CONTEXT_H_
@@ -21,10 +22,17 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "train/checkpoint.h"
+#include "train/collective/process_group.h"
+#include "train/data/data_loader_options.h"
+#include "train/data/dataset_shard.h"
 #include "train/functions/messages.h"
 #include "train/metrics.h"
 
 namespace miniray::train {
+
+struct DistributedOptions;
+template <class Model>
+class PreparedModel;
 
 // What waits for other ranks cannot go on, because one of them failed: thrown
 // by Report, and to be thrown by whatever else waits for them. A function lets
@@ -46,9 +54,7 @@ class ReportSink {
 
 // One rank's view of one generation. What never changes (rank, config, ...) may
 // be read from any thread, and aborted, SetStage, OnAbort and Abort may be
-// called from any; Report and what depends on it (num_reports,
-// checkpoint_is_due, stopped, reports_made, Checkpoint) are for the thread that
-// reports.
+// called from any; all else is for the thread that trains.
 //
 // Its methods throw rather than return a status: they are called in the midst
 // of training code, which LibTorch's exceptions pass through anyway.
@@ -93,6 +99,50 @@ class Context {
     return start_.config.Has(name) ? ConfigAs<T>(name) : otherwise;
   }
   const Config& config() const { return start_.config; }
+
+  // --- Working with the other ranks.
+
+  // Gives the models of all ranks rank 0's parameters and buffers, moves the
+  // model to device(), and from now on averages its gradients over the ranks
+  // while backward() computes them. A collective call. Needs
+  // train/functions/prepare_model.h, where what it returns is explained.
+  //
+  // model: what TORCH_MODULE makes, such as torch::nn::Sequential, or a
+  //   std::shared_ptr of a module.
+  // Throws: CollectiveError, the ranks' models differ (the message names rank
+  // and parameter), or as process_group(). std::runtime_error, there is no such
+  // device.
+  template <class Model>
+  PreparedModel<Model> PrepareModel(Model model);
+  template <class Model>
+  PreparedModel<Model> PrepareModel(Model model,
+                                    const DistributedOptions& options);
+
+  // Returns the loader of this rank's samples of `dataset`, a data set of
+  // LibTorch that is asked for samples by index: PreparedDataLoader of
+  // train/data/data_loader.h. Needs train/functions/prepare_data_loader.h.
+  //
+  // Throws: std::invalid_argument, see train::PrepareDataLoader.
+  template <class Dataset>
+  auto PrepareDataLoader(Dataset dataset,
+                         const DataLoaderOptions& options = {}) const;
+
+  // Returns this rank's part of the data set that TorchTrainerOptions::datasets
+  // has under that name, from its first epoch on. See
+  // train/data/dataset_shard.h.
+  //
+  // Throws: std::invalid_argument, there is none of that name; with what there
+  // is.
+  DatasetShard GetDatasetShard(absl::string_view name) const;
+
+  // The group of all ranks, for collectives of the function's own: means of
+  // metrics, barriers. PrepareModel uses it too. The first call connects the
+  // ranks, and all of them must make it. If a rank fails, whatever waits in the
+  // group fails with ABORTED or UNAVAILABLE; throw that on, as CollectiveError.
+  //
+  // Throws: CollectiveError, the ranks do not come together within
+  // RunConfig::collective_timeout, or one failed.
+  const std::shared_ptr<ProcessGroup>& process_group();
 
   // --- Checkpoints.
 
@@ -186,6 +236,7 @@ class Context {
     }
   }
   void RemoveHandler(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status ConnectRanks();
 
   const GenerationStart start_;
   ReportSink& sink_;
@@ -200,6 +251,9 @@ class Context {
       ABSL_GUARDED_BY(mu_);
   int64_t next_handler_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t running_handler_ ABSL_GUARDED_BY(mu_) = -1;
+
+  std::shared_ptr<ProcessGroup> group_;         // Null: not connected.
+  std::unique_ptr<AbortHandler> aborts_group_;  // Ends before all else.
 };
 
 class Context::AbortHandler {

@@ -3,12 +3,18 @@
 #ifndef MINIRAY_TRAIN_FUNCTIONS_MESSAGES_H_
 #define MINIRAY_TRAIN_FUNCTIONS_MESSAGES_H_
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ps/option_map.h"
+#include "runtime/api/miniray.h"
 #include "runtime/wire/codec.h"
 #include "train/checkpoint.h"
+#include "train/collective/rendezvous_store.h"
+#include "train/data/dataset.h"
 #include "train/metrics.h"
 
 namespace miniray::train {
@@ -31,7 +37,11 @@ struct GenerationStart {
   int node_rank = 0;
   // HOST:PORT of each rank's actor, by rank; empty in the driver's process.
   std::vector<std::string> addresses;
+  // Where the ranks find each other; none for one rank alone.
+  std::optional<ActorHandle<RendezvousStore>> rendezvous;
+  int64_t collective_timeout_ms = 0;  // See RunConfig.
   bool use_gpu = false;
+  std::map<std::string, Dataset> datasets;  // Whole, by name.
   // Reports before this generation: its first one has this number.
   int first_report = 0;
   // See CheckpointConfig::frequency; at least 1.
@@ -41,7 +51,8 @@ struct GenerationStart {
 };
 MINIRAY_STRUCT(GenerationStart, function, run_name, config, generation, rank,
                world_size, local_rank, local_world_size, node_rank, addresses,
-               use_gpu, first_report, checkpoint_frequency, checkpoint);
+               rendezvous, collective_timeout_ms, use_gpu, datasets,
+               first_report, checkpoint_frequency, checkpoint);
 
 struct RankReport {
   int number = 0;  // Of the run, from 0.

@@ -73,17 +73,22 @@ torch::nn::Module* ModuleOf(Model& model) {
   }
 }
 
+// Whether all ranks have the same model: a PreparedModel says so.
+template <class Model>
+concept Replicated = std::remove_cvref_t<Model>::kReplicated;
+
 }  // namespace internal
 
 // SaveParts of one model and one optimizer. model: a module, what
-// TORCH_MODULE makes of it, or a pointer to one.
+// TORCH_MODULE makes of it, a pointer to one, or a PreparedModel; of the latter
+// rank 0 gives model and optimizer for all.
 template <class Model, class Optimizer>
 CheckpointFiles Context::Checkpoint(Model& model, Optimizer& optimizer,
                                     int epoch) const {
   return SaveParts(*this,
                    {.models = {{"model", internal::ModuleOf(model)}},
                     .optimizers = {{"optimizer", &optimizer}}},
-                   epoch);
+                   epoch, {.replicated = internal::Replicated<Model>});
 }
 
 // RestoreParts of the same; returns the epoch to begin with.

@@ -153,7 +153,10 @@ absl::Status TorchTrainer::RunGeneration(
   start.run_name = record_->name();
   start.config = options_.config;
   start.generation = generation;
+  start.collective_timeout_ms =
+      absl::ToInt64Milliseconds(options_.run.collective_timeout);
   start.use_gpu = options_.scaling.use_gpu;
+  start.datasets = options_.datasets;
   start.first_report = checkpoint.has_value() ? checkpoint->epochs() : 0;
   start.checkpoint_frequency = std::max(1, options_.run.checkpoint.frequency);
   return group_ == nullptr
@@ -182,6 +185,14 @@ absl::Status TorchTrainer::RunWorkers(
     int* rank, bool* gives_up) {
   MR_RETURN_IF_ERROR(group_->Start(gives_up));
   MR_ASSIGN_OR_RETURN(std::vector<GenerationStart> starts, group_->Places());
+  if (group_->size() > 1) {
+    MR_ASSIGN_OR_RETURN(start.rendezvous,
+                        cluster_->CreateActor<RendezvousStore>(
+                            RendezvousStore::Options(group_->size())));
+  }
+  const auto end_rendezvous = absl::MakeCleanup([&start] {
+    if (start.rendezvous.has_value()) start.rendezvous->Kill().IgnoreError();
+  });
   for (GenerationStart& place : starts) {
     // All else is the same for all ranks.
     start.rank = place.rank;

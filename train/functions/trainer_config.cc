@@ -76,7 +76,13 @@ absl::Status Validate(const RunConfig& run) {
     return absl::InvalidArgumentError("one of run.callbacks is null");
   }
   MR_RETURN_IF_ERROR(CheckPositive("run.report_timeout", run.report_timeout));
-  return CheckPositive("run.abort_timeout", run.abort_timeout);
+  MR_RETURN_IF_ERROR(CheckPositive("run.abort_timeout", run.abort_timeout));
+  if (run.collective_timeout >= absl::Milliseconds(1)) {
+    return CheckPositive("run.collective_timeout", run.collective_timeout);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("run.collective_timeout must be at least 1 ms, got ",
+                   absl::FormatDuration(run.collective_timeout)));
 }
 
 }  // namespace

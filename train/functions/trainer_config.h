@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TRAIN_FUNCTIONS_TRAINER_CONFIG_H_
 #define MINIRAY_TRAIN_FUNCTIONS_TRAINER_CONFIG_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "runtime/api/miniray.h"
 #include "train/callback.h"
 #include "train/checkpoint_config.h"
+#include "train/data/dataset.h"
 #include "train/failure_config.h"
 #include "train/functions/messages.h"
 
@@ -65,6 +67,10 @@ struct RunConfig {
   bool resume = true;
   // From the moment when the first rank waits in a report until all do: finite.
   absl::Duration report_timeout = absl::Minutes(10);
+  // How long a collective may take, the averaging of gradients above all, and
+  // how long the first one waits for the other ranks: finite. Ranks that hang
+  // are noticed by it; dead ones at once.
+  absl::Duration collective_timeout = absl::Minutes(5);
   // How long the function has to return once the group is told to stop; a
   // worker whose function has not then is ended, and made anew.
   absl::Duration abort_timeout = absl::Seconds(5);
@@ -75,6 +81,8 @@ struct RunConfig {
 
 struct TorchTrainerOptions {
   Config config;  // For Context::config.
+  // For Context::GetDatasetShard, by the names that it uses.
+  std::map<std::string, Dataset> datasets;
   ScalingConfig scaling;
   RunConfig run;
   // A checkpoint's folder, of any run: what a run that has none of its own

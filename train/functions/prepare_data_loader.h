@@ -1,0 +1,36 @@
+// Context::PrepareDataLoader: this rank's samples of a LibTorch data set.
+//
+//   auto loader = ctx.PrepareDataLoader(CIFAR10(dir).map(Normalize()),
+//                                       {.batch_size = 128, .workers = 2});
+//   for (int epoch = start; epoch < epochs; ++epoch) {
+//     loader.SetEpoch(epoch);
+//     for (auto& batch : loader) { ... batch.data, batch.target ... }
+//   }
+//
+// Needs LibTorch's data headers, which are slow to compile: include it where
+// the function is.
+
+#ifndef MINIRAY_TRAIN_FUNCTIONS_PREPARE_DATA_LOADER_H_
+#define MINIRAY_TRAIN_FUNCTIONS_PREPARE_DATA_LOADER_H_
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "train/data/data_loader.h"
+#include "train/functions/context.h"
+
+namespace miniray::train {
+
+template <class Dataset>
+auto Context::PrepareDataLoader(Dataset dataset,
+                                const DataLoaderOptions& options) const {
+  auto loader = train::PrepareDataLoader(std::move(dataset), rank(),
+                                         world_size(), options);
+  if (loader.ok()) return *std::move(loader);
+  throw std::invalid_argument(std::string(loader.status().message()));
+}
+
+}  // namespace miniray::train
+
+#endif  // MINIRAY_TRAIN_FUNCTIONS_PREPARE_DATA_LOADER_H_
