@@ -13,13 +13,8 @@ namespace miniray::train {
 
 // config:
 //   epochs
-//   fault_file   what it may find there: "RANK EPOCH WHERE HOW", for the rank
-//     at that epoch. WHERE is "step" or "save" (its checkpoint is made, and not
-//     reported). HOW is "throw", "kill", "stop" (SIGSTOP), "spin" (does
-//     nothing, for ever), "wait" (the same, until the group is told to stop),
-//     "return" (an error), "leave" (as if it were done). Or it is "RANK EPOCH
-//     barrier kill": killed as it waits in Report, before the others come. The
-//     rank removes it; with " always" behind, it does not.
+//   fault_file   see fault.h; WHERE is "step", "save" (its checkpoint is made,
+//     and not reported) or "barrier"
 //   epoch_seconds  how long an epoch takes; 0
 //   save_every   epochs from one checkpoint to the next; 1
 //   padding      bytes that a checkpoint has besides; 0
