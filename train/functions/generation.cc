@@ -252,9 +252,12 @@ GenerationEnd Generation::Stop() {
       max = std::max(max, failure.weight);
     return max;
   };
+  std::string suspects;
   if (weight() == kPeerFailed) {
     await_all(kPeerGrace,
               [&] { return all_ended() || weight() > kPeerFailed; });
+    // One of those who have not failed keeps the others waiting.
+    if (weight() == kPeerFailed && !all_ended()) suspects = Missing();
   }
   if (weight() < kDied) {
     await_all(kGrace, [&] { return all_ended() || weight() == kDied; });
@@ -263,6 +266,11 @@ GenerationEnd Generation::Stop() {
       failures_.begin(), failures_.end(),
       [&](const Failure& failure) { return failure.weight == weight(); });
   GenerationEnd end = {.status = first->status, .rank = first->rank};
+  if (!suspects.empty() && weight() == kPeerFailed) {
+    end.status = absl::Status(
+        end.status.code(),
+        absl::StrCat(end.status.message(), "; has not failed: ", suspects));
+  }
   std::vector<std::string> others;
   for (auto it = failures_.begin(); it != failures_.end(); ++it) {
     if (it == first || it->weight == kPeerFailed ||
