@@ -254,12 +254,14 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& path,
                                     manifest.dump(1) + "\n");
   if (written.ok() && rename(part.c_str(), path.c_str()) != 0) {
     written = ErrnoStatus(errno, absl::StrCat("rename ", part, " to ", path));
+  } else if (written.ok()) {
+    written = Sync(fs::path(path).parent_path().string());
+    if (!written.ok()) rename(path.c_str(), part.c_str());  // It may get lost.
   }
   if (!written.ok()) {
     Remove(part).IgnoreError();  // What went wrong is told.
     return written;
   }
-  MR_RETURN_IF_ERROR(Sync(fs::path(path).parent_path().string()));
   info.seconds = absl::ToDoubleSeconds(absl::Now() - start);
   return info;
 }

@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "glog/logging.h"
+#include "runtime/base/backoff.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
@@ -20,6 +22,14 @@ namespace fs = std::filesystem;
 
 constexpr char kRemoved[] = ".removed";
 constexpr char kPart[] = ".part";
+
+// Between two tries to write a checkpoint.
+constexpr absl::Duration kLongestPause = absl::Seconds(30);
+
+// Where somebody waits for it: the first pause, and how many tries there are
+// beyond the one that ends the wait for the next.
+constexpr absl::Duration kFirstAwaitedPause = absl::Milliseconds(200);
+constexpr int kAwaitedTries = 3;
 
 // A checkpoint's name without this ending; empty if it is none.
 std::string NameWithout(const std::string& name, const std::string& ending) {
@@ -72,14 +82,24 @@ absl::Status RemoveCheckpoint(const std::string& path) {
   return RemoveAll(removed);
 }
 
+absl::StatusOr<CheckpointInfo> TryToWrite(const std::string& path,
+                                          const Checkpoint& checkpoint) {
+  try {
+    return WriteCheckpoint(path, checkpoint);
+  } catch (const std::exception& error) {  // No memory.
+    return absl::InternalError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
 }  // namespace
 
-CheckpointStore::CheckpointStore(std::string folder, CheckpointConfig config)
-    : folder_(std::move(folder)), config_(std::move(config)) {}
+CheckpointStore::CheckpointStore(std::string folder, CheckpointConfig config,
+                                 absl::Duration first_pause)
+    : folder_(std::move(folder)),
+      config_(std::move(config)),
+      first_pause_(first_pause) {}
 
-CheckpointStore::~CheckpointStore() {
-  if (writer_.joinable()) writer_.join();
-}
+CheckpointStore::~CheckpointStore() { MakeWay(); }
 
 std::string CheckpointStore::PathOf(int epochs) const {
   return absl::StrCat(folder_, "/", CheckpointName(epochs));
@@ -137,34 +157,102 @@ absl::Status CheckpointStore::BeginAt(int epochs,
 
 void CheckpointStore::Write(Checkpoint checkpoint) {
   CHECK(!writing());
-  done_ = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    state_ = State::kTries;
+    urgency_ = Urgency::kNone;
+  }
   writer_ = std::thread([this, checkpoint = std::move(checkpoint)] {
-    try {
-      WriteAndPrune(checkpoint);
-    } catch (const std::exception& error) {
-      outcome_ = Outcome{.written = absl::InternalError(error.what())};
-    }
-    done_ = true;
+    Run(checkpoint);
+    const absl::MutexLock lock(&mu_);
+    state_ = State::kEnded;
   });
 }
 
 std::optional<CheckpointStore::Outcome> CheckpointStore::Poll() {
-  if (!writing() || !done_) return std::nullopt;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (state_ != State::kEnded) return std::nullopt;
+  }
   return Wait();
 }
 
 std::optional<CheckpointStore::Outcome> CheckpointStore::Wait() {
-  if (!writing()) return std::nullopt;
-  writer_.join();
+  return Finish(Urgency::kAwaited);
+}
+
+std::optional<CheckpointStore::Outcome> CheckpointStore::MakeWay() {
+  return Finish(Urgency::kGivenUp);
+}
+
+std::optional<CheckpointStore::Outcome> CheckpointStore::Finish(
+    Urgency urgency) {
+  if (writing()) {
+    {
+      const absl::MutexLock lock(&mu_);
+      urgency_ = urgency;
+    }
+    writer_.join();
+  }
   return std::exchange(outcome_, std::nullopt);
 }
 
-void CheckpointStore::WriteAndPrune(const Checkpoint& checkpoint) {
-  outcome_ = Outcome{
-      .written = WriteCheckpoint(PathOf(checkpoint.epochs()), checkpoint)};
-  if (!outcome_->written.ok()) return;
-  kept_.push_back(*outcome_->written);
-  Prune(&outcome_->warnings);
+bool CheckpointStore::AwaitTry() {
+  const auto is_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return state_ != State::kTries;
+  };
+  {
+    const absl::MutexLock lock(&mu_, absl::Condition(&is_over));
+    if (state_ == State::kPauses) return false;
+  }
+  if (writing()) writer_.join();  // It has ended, or is about to.
+  return !outcome_.has_value() || outcome_->written.ok();
+}
+
+void CheckpointStore::Run(const Checkpoint& checkpoint) {
+  const absl::Time begin = absl::Now();
+  const std::string path = PathOf(checkpoint.epochs());
+  Backoff pauses(first_pause_, kLongestPause);
+  Backoff awaited_pauses(kFirstAwaitedPause, kLongestPause);
+  Urgency urgency = Urgency::kNone;
+  int tries = 1;
+  int awaited_tries = 0;
+  absl::StatusOr<CheckpointInfo> written;
+  while (!(written = TryToWrite(path, checkpoint)).ok()) {
+    const bool awaited = urgency == Urgency::kAwaited;
+    LOG(WARNING) << "try " << tries
+                 << " to write a checkpoint: " << written.status().message();
+    if (awaited && awaited_tries++ == kAwaitedTries) break;
+    urgency = Pause((awaited ? awaited_pauses : pauses).Next(), urgency);
+    if (urgency == Urgency::kGivenUp) break;
+    ++tries;
+  }
+  outcome_ = Outcome{.written = std::move(written)};
+  if (outcome_->written.ok()) {
+    kept_.push_back(*outcome_->written);
+    Prune(&outcome_->warnings);
+    return;
+  }
+  const absl::Status& status = outcome_->written.status();
+  outcome_->written = absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; it is given up",
+                   urgency == Urgency::kGivenUp ? " for a newer one" : "",
+                   ", tried ", tries, tries == 1 ? " time in " : " times in ",
+                   absl::FormatDuration(absl::Trunc(absl::Now() - begin,
+                                                    absl::Milliseconds(1)))));
+}
+
+CheckpointStore::Urgency CheckpointStore::Pause(absl::Duration pause,
+                                                Urgency before) {
+  const auto has_changed = [this, before]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return urgency_ != before;
+  };
+  const absl::MutexLock lock(&mu_);
+  state_ = State::kPauses;
+  mu_.AwaitWithTimeout(absl::Condition(&has_changed), pause);
+  state_ = State::kTries;
+  return urgency_;
 }
 
 const CheckpointInfo* CheckpointStore::Best() const {

@@ -174,7 +174,7 @@ absl::Status TrainerBase::TakeCheckpoint() {
   // Its history has the evaluation of this epoch, too.
   MR_RETURN_IF_ERROR(CollectEvaluation(/*wait=*/true));
   absl::Time start = absl::Now();
-  const auto previous = store_->Wait();
+  const auto previous = store_->MakeWay();
   const double waited = SecondsSince(start);
   NoteCheckpoint(previous);
   start = absl::Now();  // Hooks do not count.
@@ -258,8 +258,7 @@ void TrainerBase::NoteCheckpoint(
   for (const std::string& warning : outcome->warnings) context_.Warn(warning);
   if (!outcome->written.ok()) {
     context_.Warn(absl::StrCat("a checkpoint could not be written: ",
-                               outcome->written.status().message(),
-                               "; the next one is tried when it is due"));
+                               outcome->written.status().message()));
     return;
   }
   result_.checkpoint = store_->last();

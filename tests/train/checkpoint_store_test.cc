@@ -8,9 +8,18 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -19,6 +28,7 @@
 namespace miniray::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -198,6 +208,177 @@ TEST(CheckpointStoreTest, AFullDiskLeavesNothingHalfAndTheNextOneIsTried) {
   EXPECT_EQ(store.last(), temp / "checkpoint_000001");
   ASSERT_THAT(Write(store, After(3, 0, 100'000)), IsOk());
   EXPECT_EQ(store.last(), temp / "checkpoint_000003");
+}
+
+// Counts what the log says of tries that failed.
+class FailedTries : public google::LogSink {
+ public:
+  FailedTries() { google::AddLogSink(this); }
+  ~FailedTries() override { google::RemoveLogSink(this); }
+
+  void send(google::LogSeverity, const char*, const char*, int,
+            const google::LogMessageTime&, const char* message,
+            size_t length) override {
+    const absl::MutexLock lock(&mu_);
+    if (absl::StrContains(absl::string_view(message, length),
+                          "to write a checkpoint: ")) {
+      ++count_;
+    }
+  }
+
+  bool Await(int count) const {
+    const auto are_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return count_ >= count;
+    };
+    const absl::MutexLock lock(&mu_);
+    return mu_.AwaitWithTimeout(absl::Condition(&are_there), absl::Minutes(1));
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  int count_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// In the place of a checkpoint, while it lives, so that it cannot be written:
+// for root, too.
+class InTheWay {
+ public:
+  InTheWay(const TempFolder& temp, int epochs)
+      : path_(temp / CheckpointName(epochs)) {
+    EXPECT_TRUE(fs::create_directories(path_ + "/thing"));
+  }
+  ~InTheWay() { Remove(); }
+  void Remove() { fs::remove_all(path_); }
+
+ private:
+  const std::string path_;
+};
+
+constexpr absl::Duration kShort = absl::Milliseconds(1);
+constexpr absl::Duration kForever = absl::Hours(24);
+
+TEST(CheckpointStoreTest, WhatFailsIsTriedAgainInTheBackground) {
+  TempFolder temp;
+  FailedTries failed;
+  CheckpointStore store(temp.path(), {}, kShort);
+  InTheWay thing(temp, 2);
+  store.Write(After(2));
+  ASSERT_TRUE(failed.Await(3));
+  EXPECT_FALSE(store.Poll().has_value());
+  EXPECT_TRUE(store.writing());
+  thing.Remove();
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  std::optional<CheckpointStore::Outcome> outcome;
+  while (!(outcome = store.Poll()).has_value() && absl::Now() < deadline) {
+    absl::SleepFor(kShort);
+  }
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(outcome->written, IsOk());
+  EXPECT_EQ(store.last(), temp / "checkpoint_000002");
+  EXPECT_THAT(ReadCheckpoint(store.last()), IsOk());
+}
+
+TEST(CheckpointStoreTest, AFolderThatIsAwayIsTriedAgain) {
+  TempFolder temp;
+  FailedTries failed;
+  CheckpointStore store(temp / "run", {}, kShort);
+  // No folder: nothing can be made in it.
+  std::ofstream(temp / "run") << "none";
+  store.Write(After(1));
+  ASSERT_TRUE(failed.Await(2));
+  fs::remove(temp / "run");
+  const auto outcome = store.Wait();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(outcome->written, IsOk());
+  EXPECT_THAT(ReadCheckpoint(temp / "run/checkpoint_000001"), IsOk());
+}
+
+TEST(CheckpointStoreTest, OneThatCannotBeWrittenMakesWayForANewerOne) {
+  TempFolder temp;
+  FailedTries failed;
+  CheckpointStore store(temp.path(), {}, kForever);
+  const InTheWay thing(temp, 1);
+  store.Write(After(1));
+  ASSERT_TRUE(failed.Await(1));
+  const auto outcome = store.MakeWay();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(
+      outcome->written.status().message(),
+      AllOf(HasSubstr("checkpoint_000001"),
+            HasSubstr("it is given up for a newer one, tried 1 time in ")));
+  EXPECT_FALSE(store.MakeWay().has_value());
+  ASSERT_THAT(Write(store, After(2)), IsOk());
+  EXPECT_EQ(store.last(), temp / "checkpoint_000002");
+  // One that is written already makes no way.
+  store.Write(After(3));
+  EXPECT_TRUE(store.AwaitTry());
+  const auto third = store.MakeWay();
+  ASSERT_TRUE(third.has_value());
+  EXPECT_THAT(third->written, IsOk());
+}
+
+TEST(CheckpointStoreTest, AWaitEndsThePauseAndHasAnEndItself) {
+  TempFolder temp;
+  for (const bool passes : {true, false}) {
+    FailedTries failed;
+    CheckpointStore store(temp.path(), {}, kForever);
+    InTheWay thing(temp, 1);
+    store.Write(After(1));
+    ASSERT_TRUE(failed.Await(1));
+    if (passes) thing.Remove();
+    const auto outcome = store.Wait();
+    ASSERT_TRUE(outcome.has_value());
+    if (passes) {
+      EXPECT_THAT(outcome->written, IsOk());
+    } else {
+      EXPECT_THAT(outcome->written.status().message(),
+                  HasSubstr("it is given up, tried 5 times in "));
+    }
+  }
+}
+
+TEST(CheckpointStoreTest, AWaitTriesMoreThanOnce) {
+  TempFolder temp;
+  FailedTries failed;
+  CheckpointStore store(temp.path(), {}, kForever);
+  InTheWay thing(temp, 1);
+  store.Write(After(1));
+  std::thread remover([&] {
+    EXPECT_TRUE(failed.Await(2));  // The second is of Wait.
+    thing.Remove();
+  });
+  const auto outcome = store.Wait();
+  remover.join();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(outcome->written, IsOk());
+}
+
+TEST(CheckpointStoreTest, ATryCanBeWaitedForAlone) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {}, kForever);
+  EXPECT_TRUE(store.AwaitTry());
+  const InTheWay thing(temp, 1);
+  store.Write(After(1));
+  EXPECT_FALSE(store.AwaitTry());
+  EXPECT_FALSE(store.Poll().has_value());
+  EXPECT_FALSE(store.MakeWay()->written.ok());
+  store.Write(After(2));
+  EXPECT_TRUE(store.AwaitTry());
+  const auto outcome = store.Poll();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(outcome->written, IsOk());
+}
+
+TEST(CheckpointStoreTest, AStoreEndsWhateverItWaitsFor) {
+  TempFolder temp;
+  FailedTries failed;
+  const InTheWay thing(temp, 1);
+  {
+    CheckpointStore store(temp.path(), {}, kForever);
+    store.Write(After(1));
+    ASSERT_TRUE(failed.Await(1));
+  }
+  EXPECT_THAT(temp.List(), ElementsAre("checkpoint_000001"));
 }
 
 }  // namespace

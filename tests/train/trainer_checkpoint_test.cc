@@ -445,10 +445,36 @@ TEST_F(TrainerCheckpointTest, AFullDiskIsAWarningAndNotTheEnd) {
   EXPECT_THAT(result->warnings,
               Contains(AllOf(HasSubstr("a checkpoint could not be written"),
                              HasSubstr("checkpoint_000002.part"),
-                             HasSubstr("File too large"))));
+                             HasSubstr("File too large"),
+                             HasSubstr("given up for a newer one"))));
   EXPECT_EQ(result->checkpoint, temp_ / "run/checkpoint_000005");
   EXPECT_THAT(ReadCheckpoint(result->checkpoint), IsOk());
   EXPECT_FALSE(fs::exists(temp_ / "run/checkpoint_000002"));
+}
+
+TEST_F(TrainerCheckpointTest,
+       OneThatCannotBeWrittenIsTriedWhileTrainingGoesOn) {
+  CheckpointTrainer trainer(Options({.frequency = 3}));
+  const std::string path = temp_ / "run/checkpoint_000003";
+  trainer.at_epoch_end = [&](int epoch) {
+    if (epoch == 2) {
+      ASSERT_TRUE(fs::create_directories(path + "/in_the_way"));
+    }
+    if (epoch == 3) {
+      EXPECT_FALSE(ReadCheckpoint(path).ok());
+    }
+    if (epoch == 4) {
+      fs::remove_all(path);
+      EXPECT_TRUE(Eventually([&] { return ReadCheckpoint(path).ok(); },
+                             absl::Seconds(60)));
+    }
+  };
+  const auto result = trainer.Train({.epochs = 5});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->history, SizeIs(5));
+  EXPECT_THAT(result->warnings, IsEmpty());
+  EXPECT_EQ(result->checkpoint, path);
+  EXPECT_THAT(trainer.checkpoints, SizeIs(1));
 }
 
 // The driver is killed again and again, at whatever moment; each time the last

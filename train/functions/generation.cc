@@ -44,7 +44,7 @@ Generation::Generation(WorkerGroup& group, Options options,
                        std::vector<GenerationStart> starts,
                        TakeReports take_reports)
     : group_(group),
-      options_(options),
+      options_(std::move(options)),
       starts_(std::move(starts)),
       generation_(starts_.at(0).generation),
       take_reports_(std::move(take_reports)),
@@ -65,6 +65,7 @@ GenerationEnd Generation::Run() {
   while (true) {
     Await(turn);
     if (!failures_.empty()) return Stop();
+    if (options_.at_turn) options_.at_turn();
     const auto num_reports =
         std::count_if(ranks_.begin(), ranks_.end(),
                       [](const Rank& rank) { return rank.report.has_value(); });

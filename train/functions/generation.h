@@ -43,6 +43,9 @@ class Generation {
     absl::Duration report_timeout;  // See RunConfig, for all three.
     absl::Duration hang_timeout = absl::InfiniteDuration();
     absl::Duration abort_timeout;
+    // Called after each report and at least once a second, as long as nothing
+    // fails; must not block. May be empty.
+    std::function<void()> at_turn;
   };
 
   // starts: by rank. group: lives as long.

@@ -142,6 +142,7 @@ ReportReply RunRecord::Take(std::vector<RankReport> reports,
   ReportReply reply;
   if (has_checkpoint) TakeCheckpoint(std::move(reports));
   has_checkpoints_ |= has_checkpoint;
+  ends_with_checkpoint_ = has_checkpoint;
   if (StoppedBySignal()) {
     // With a checkpoint to go on from, where the function makes any.
     reply.stop = has_checkpoint || !has_checkpoints_;
@@ -155,7 +156,7 @@ ReportReply RunRecord::Take(std::vector<RankReport> reports,
 
 void RunRecord::TakeCheckpoint(std::vector<RankReport> reports) {
   const absl::Time start = absl::Now();
-  const auto previous = store_ == nullptr ? std::nullopt : store_->Wait();
+  const auto previous = store_ == nullptr ? std::nullopt : store_->MakeWay();
   result_.history.back().timing.checkpoint = SecondsSince(start);
   Note(previous);
   Checkpoint checkpoint = {.history = result_.history};
@@ -172,13 +173,19 @@ void RunRecord::TakeCheckpoint(std::vector<RankReport> reports) {
   store_->Write(std::move(checkpoint));
 }
 
+bool RunRecord::AwaitCheckpoint() {
+  if (store_ == nullptr) return true;
+  const bool written = store_->AwaitTry();
+  Note(store_->Poll());
+  return written;
+}
+
 void RunRecord::Note(const std::optional<CheckpointStore::Outcome>& outcome) {
   if (!outcome.has_value()) return;
   WarnAll(outcome->warnings);
   if (!outcome->written.ok()) {
     context_.Warn(absl::StrCat("a checkpoint could not be written: ",
-                               outcome->written.status().message(),
-                               "; the next one is tried when it comes"));
+                               outcome->written.status().message()));
     return;
   }
   result_.checkpoint = store_->last();

@@ -44,8 +44,15 @@ class RunRecord {
                        int num_workers);
 
   // All ranks have made a report: the next epoch of the history. Begins to
-  // write its checkpoint, once the one before is written.
+  // write its checkpoint, once no try to write the one before runs.
   ReportReply Take(std::vector<RankReport> reports, const ReportTimes& times);
+
+  // Whether the function reports checkpoints; whether the last report had one.
+  bool has_checkpoints() const { return has_checkpoints_; }
+  bool ends_with_checkpoint() const { return ends_with_checkpoint_; }
+  // Whether training can go on from the last checkpoint: waits while a try to
+  // write it runs.
+  bool AwaitCheckpoint();
 
   // Notes a failure and tells the callbacks. Returns whether another generation
   // may follow. rank: -1 of no single one.
@@ -62,6 +69,10 @@ class RunRecord {
   // writes result.json.
   void End(const absl::Status& status);
 
+  // A signal or a callback asks for the end.
+  bool ShallEnd() const {
+    return StoppedBySignal() || context_.stop_requested();
+  }
   // A signal asks for the end. Only where signals are caught at all.
   bool StoppedBySignal() const;
   // Whether they are to be.
@@ -89,7 +100,8 @@ class RunRecord {
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::optional<absl::Time> start_;  // Once training has begun.
   absl::Time last_report_;
-  bool has_checkpoints_ = false;  // The function reports some.
+  bool has_checkpoints_ = false;
+  bool ends_with_checkpoint_ = false;
   bool signal_noticed_ = false;
   int failures_in_a_row_ = 0;
   int reports_to_recover_ = 0;  // Then training has come further.

@@ -102,6 +102,7 @@ absl::StatusOr<Result> TorchTrainer::Fit() {
 }
 
 absl::Status TorchTrainer::Run() {
+  grows_ = false;
   if (options_.scaling.num_workers.max > 0) MR_RETURN_IF_ERROR(Connect());
   MR_ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint,
                       record_->LastCheckpoint());
@@ -110,20 +111,26 @@ absl::Status TorchTrainer::Run() {
     bool gives_up = false;
     const absl::Status status =
         RunGeneration(checkpoint, generation, &rank, &gives_up);
-    if (status.ok()) return status;
     const bool cancelled =
         absl::IsCancelled(status) && record_->StoppedBySignal();
-    if (gives_up || cancelled || !record_->BearFailure(rank, status)) {
-      return record_->FirstError(status);
+    if (grows_ && (status.ok() || cancelled) && record_->ShallEnd()) {
+      return absl::OkStatus();  // The last report has its checkpoint.
     }
-    Pause();
-    if (record_->StoppedBySignal()) return record_->FirstError(status);
+    if (status.ok() && !grows_) return status;
+    if (!status.ok()) {
+      grows_ = false;
+      if (gives_up || cancelled || !record_->BearFailure(rank, status)) {
+        return record_->FirstError(status);
+      }
+      Pause();
+      if (record_->StoppedBySignal()) return record_->FirstError(status);
+    }
     absl::StatusOr<std::optional<Checkpoint>> last = record_->LastCheckpoint();
     if (!last.ok()) return record_->FirstError(last.status());
     checkpoint = *std::move(last);
-    LOG(WARNING) << "all ranks begin again, after "
-                 << (checkpoint.has_value() ? checkpoint->epochs() : 0)
-                 << " reports";
+    LOG_IF(WARNING, !grows_)
+        << "all ranks begin again, after "
+        << (checkpoint.has_value() ? checkpoint->epochs() : 0) << " reports";
   }
 }
 
@@ -184,6 +191,7 @@ absl::Status TorchTrainer::RunWorkers(
     GenerationStart start, const std::optional<Checkpoint>& checkpoint,
     int* rank, bool* gives_up) {
   MR_RETURN_IF_ERROR(group_->Start(gives_up));
+  grows_ = false;
   MR_ASSIGN_OR_RETURN(std::vector<GenerationStart> starts, group_->Places());
   if (group_->size() > 1) {
     MR_ASSIGN_OR_RETURN(start.rendezvous,
@@ -210,10 +218,17 @@ absl::Status TorchTrainer::RunWorkers(
       *group_,
       {.report_timeout = options_.run.report_timeout,
        .hang_timeout = options_.run.failure.hang_timeout,
-       .abort_timeout = options_.run.abort_timeout},
+       .abort_timeout = options_.run.abort_timeout,
+       .at_turn =
+           [this] {
+             // Without a checkpoint, to begin again would lose all.
+             if (record_->has_checkpoints() && !record_->ShallEnd()) {
+               group_->LookForRoom();
+             }
+           }},
       std::move(starts),
       [this](std::vector<RankReport> reports, const ReportTimes& times) {
-        return record_->Take(std::move(reports), times);
+        return Take(std::move(reports), times);
       });
   GenerationEnd end = generation.Run();
   *rank = end.rank;
@@ -227,6 +242,15 @@ absl::Status TorchTrainer::RunWorkers(
         absl::StrCat(end.status.message(), "; then: ", ended.message()));
   }
   return end.status;
+}
+
+ReportReply TorchTrainer::Take(std::vector<RankReport> reports,
+                               const ReportTimes& times) {
+  ReportReply reply = record_->Take(std::move(reports), times);
+  grows_ = !reply.stop && record_->ends_with_checkpoint() &&
+           group_->CanGrow() && record_->AwaitCheckpoint();
+  reply.stop |= grows_;
+  return reply;
 }
 
 void TorchTrainer::Pause() {

@@ -26,11 +26,14 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "train/functions/context.h"
 #include "train/functions/generation.h"
+#include "train/functions/messages.h"
 #include "train/functions/run_record.h"
 #include "train/functions/train_function.h"
 #include "train/functions/trainer_config.h"
@@ -51,6 +54,10 @@ class TorchTrainer {
   // Runs the function on all ranks until it has returned on all of them, and
   // ends the workers. May be called again: with run.resume and a run.name that
   // goes on from the last checkpoint.
+  //
+  // With num_workers {min, max} the group grows when there is room: behind a
+  // report with a checkpoint all ranks leave the function, and begin again
+  // there together with the new ones.
   //
   // Failures: see FailureConfig. A rank that throws, returns an error, dies,
   // hangs or does not come to a Report stops the others; with max_failures, all
@@ -84,6 +91,9 @@ class TorchTrainer {
                           const std::optional<Checkpoint>& checkpoint,
                           int* rank);
   absl::Status Connect();
+  // Of all ranks; where there is room for more ranks, and a checkpoint for them
+  // to begin from, they are told to end the generation.
+  ReportReply Take(std::vector<RankReport> reports, const ReportTimes& times);
   void Pause();
 
   const internal::TrainFunctionPointer function_;
@@ -93,6 +103,7 @@ class TorchTrainer {
   std::optional<Cluster> cluster_;
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<WorkerGroup> group_;
+  bool grows_ = false;  // The next generation begins because of that.
   Result result_;
 };
 

@@ -33,6 +33,8 @@ struct NumWorkers {
 struct ScalingConfig {
   // Ranks, 4 or {2, 8}. Of the latter, each generation has as many as find room
   // when it begins: the least number is waited for, those beyond have a second.
+  // While fewer than the most run, further ones wait for room, and the next
+  // generation begins with them behind a report with a checkpoint.
   // 0: local mode, for debugging: the function runs as the only rank in this
   // process, in the thread that calls Fit, without a cluster.
   NumWorkers num_workers = 1;

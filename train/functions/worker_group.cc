@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,15 @@ namespace {
 // there is no room for it: the processes of those before it may still be
 // ending.
 constexpr absl::Duration kPlaceGrace = absl::Seconds(1);
+
+// Who does not answer within it is not waited for: the head hears of the loss
+// of a node later.
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
+
+// Between two looks for room, at least; and at least so many times what the
+// last one took.
+constexpr absl::Duration kLookPeriod = absl::Seconds(1);
+constexpr int kLookShare = 10;
 
 bool HasStarted(const AnyActorHandle& actor) {
   return actor.WaitReady(absl::ZeroDuration()).ok();
@@ -45,8 +55,12 @@ absl::Status WorkerGroup::Start(bool* is_final) {
   // Names of workers that have just ended may still live.
   const std::string actor_namespace = NewId("train");
   MR_RETURN_IF_ERROR(StartLeast(actor_namespace, is_final));
-  size_ = least();
-  return most() > least() ? StartFurther(actor_namespace) : absl::OkStatus();
+  const int before = std::exchange(size_, least());
+  if (most() > least()) MR_RETURN_IF_ERROR(StartFurther(actor_namespace));
+  TellSize(before);
+  asked_for_all_.reset();
+  scout_pauses_.Reset();
+  return absl::OkStatus();
 }
 
 absl::Status WorkerGroup::Make(int rank, const std::string& actor_namespace) {
@@ -101,11 +115,14 @@ absl::Status WorkerGroup::StartLeast(const std::string& actor_namespace,
 }
 
 absl::Status WorkerGroup::StartFurther(const std::string& actor_namespace) {
+  absl::Duration grace =
+      asked_for_all_.has_value() ? absl::ZeroDuration() : kPlaceGrace;
   for (int rank = least(); rank < most(); ++rank) {
     if (workers_[rank].has_value()) continue;
     MR_RETURN_IF_ERROR(Make(rank, actor_namespace));
+    grace = kPlaceGrace;
   }
-  AwaitFurther();
+  AwaitFurther(grace);
   for (int rank = least(); rank < most(); ++rank) {
     if (!HasStarted(*workers_[rank])) {
       MR_RETURN_IF_ERROR(End(rank));
@@ -116,30 +133,129 @@ absl::Status WorkerGroup::StartFurther(const std::string& actor_namespace) {
     }
     ++size_;
   }
-  if (size_ < most()) {
-    LOG(INFO) << "there is room for " << size_ << " of " << most() << " ranks; "
-              << least() << " are enough";
-  }
   return absl::OkStatus();
 }
 
-void WorkerGroup::AwaitFurther() {
+void WorkerGroup::AwaitFurther(absl::Duration grace) {
   const absl::Time begin = absl::Now();
   while (absl::Now() < begin + scaling_.start_timeout && !cancelled_()) {
     const auto states = ActorStates(cluster_);
     if (!states.ok()) return;
-    const bool grace = absl::Now() < begin + kPlaceGrace;
+    const bool may_wait = absl::Now() < begin + grace;
     const auto awaited = std::find_if(
         workers_.begin() + least(), workers_.end(), [&](const auto& worker) {
           const auto it = states->find(worker->actor_id());
           if (it == states->end()) return false;
           const v1::ActorState state = it->second.state();
           return state == v1::ACTOR_STATE_STARTING ||
-                 (grace && state == v1::ACTOR_STATE_PENDING);
+                 (may_wait && state == v1::ACTOR_STATE_PENDING);
         });
     if (awaited == workers_.end()) return;
     (*awaited)->WaitReady(kSignalTurn).IgnoreError();
   }
+}
+
+void WorkerGroup::TellSize(int before) const {
+  if (before > 0 && size_ != before) {
+    LOG(INFO) << "the group " << (size_ > before ? "grows" : "shrinks")
+              << " from " << before << " to " << size_ << " ranks";
+  } else if (before == 0 && size_ < most()) {
+    LOG(INFO) << "there is room for " << size_ << " of " << most() << " ranks; "
+              << least() << " are enough";
+  }
+}
+
+void WorkerGroup::LookForRoom() {
+  const absl::Time now = absl::Now();
+  if (size_ == most() || asked_for_all_.has_value() || now < next_look_) return;
+  Scout();
+  // A head that is slow, or away, shall not keep the driver from its ranks.
+  next_look_ =
+      absl::Now() + std::max(kLookPeriod, kLookShare * (absl::Now() - now));
+}
+
+void WorkerGroup::Scout() {
+  if (!workers_[size_].has_value()) {
+    if (absl::Now() < next_scout_) return;
+    const absl::Status made = Make(size_, NewId("train"));
+    LOG_IF(WARNING, !made.ok())
+        << "no room is looked for, for now: " << made.message();
+    if (!made.ok()) next_scout_ = absl::Now() + scout_pauses_.Next();
+    return;
+  }
+  const absl::Status ready = workers_[size_]->WaitReady(absl::ZeroDuration());
+  if (absl::IsDeadlineExceeded(ready)) return;
+  if (ready.ok()) return AskForAll();
+  // No node could hold it for long, or it has died; or the head is away, and
+  // it may live.
+  if (!End(size_).ok()) return;
+  const absl::Duration pause = scout_pauses_.Next();
+  LOG(WARNING) << "a further worker could not start: " << ready.message()
+               << "; the next is made in " << absl::FormatDuration(pause);
+  next_scout_ = absl::Now() + pause;
+}
+
+void WorkerGroup::AskForAll() {
+  asked_for_all_ = absl::Now();
+  const std::string actor_namespace = NewId("train");
+  for (int rank = size_ + 1; rank < most(); ++rank) {
+    if (workers_[rank].has_value()) continue;
+    const absl::Status made = Make(rank, actor_namespace);
+    if (made.ok()) continue;
+    LOG(WARNING) << "fewer further workers are made than there may be: "
+                 << made.message();
+    return;
+  }
+}
+
+bool WorkerGroup::CanGrow() {
+  LookForRoom();
+  if (!asked_for_all_.has_value()) return false;
+  const auto states = ActorStates(cluster_);
+  if (!states.ok()) return false;
+  const bool may_wait = absl::Now() < *asked_for_all_ + kPlaceGrace;
+  std::vector<int> alive;
+  for (int rank = size_; rank < most(); ++rank) {
+    if (!workers_[rank].has_value()) continue;
+    const auto it = states->find(workers_[rank]->actor_id());
+    if (it == states->end()) continue;
+    const v1::ActorState state = it->second.state();
+    if (state == v1::ACTOR_STATE_STARTING ||
+        (may_wait && state == v1::ACTOR_STATE_PENDING)) {
+      return false;  // Soon there are more.
+    }
+    if (state == v1::ACTOR_STATE_ALIVE) alive.push_back(rank);
+  }
+  if (KeepAnswering(alive)) return true;
+  // They are lost: who waits behind them is no scout.
+  for (int rank = size_; rank < most(); ++rank) {
+    if (!End(rank).ok()) return false;
+  }
+  asked_for_all_.reset();
+  next_scout_ = absl::Now() + scout_pauses_.Next();
+  return false;
+}
+
+bool WorkerGroup::KeepAnswering(const std::vector<int>& ranks) {
+  std::vector<ObjectRef<std::string>> stages;
+  std::vector<std::shared_ptr<miniray::internal::CallState>> calls;
+  for (const int rank : ranks) {
+    stages.push_back(workers_[rank]->Call<&TrainFunctionWorker::Stage>(0));
+    calls.push_back(stages.back().state());
+  }
+  miniray::internal::WaitForCalls(calls, calls.size(), kAnswerTimeout);
+  bool any = false;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto stage = stages[i].Get(absl::ZeroDuration());
+    if (stage.ok()) {
+      any = true;
+      continue;
+    }
+    LOG(WARNING) << "a further worker is lost before it has a rank: "
+                 << stage.status().message();
+    if (!End(ranks[i]).ok()) return false;
+  }
+  return any;
 }
 
 absl::Status WorkerGroup::ForgetDead() {

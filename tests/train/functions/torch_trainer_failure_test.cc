@@ -372,11 +372,15 @@ TEST_F(TorchTrainerFailureTest, AGroupThatBeginsAgainGrowsWhereThereIsRoom) {
   auto events = std::make_shared<AtEvent>();
   events->at_failure = [&] {
     EXPECT_THAT(occupant->Kill(), IsOk());
-    // Who begins again does not wait long for room.
+    // Who begins again does not wait long for room, unless it has it: a worker
+    // waits for some from the first checkpoint on.
     EXPECT_TRUE(Eventually([&] {
-      const v1::NodeInfo node = nodes.head().GetState().nodes(0);
-      const auto cpus = node.available().quantity().find("CPU");
-      return cpus != node.available().quantity().end() && cpus->second >= 1;
+      const v1::GetClusterStateResponse state = nodes.head().GetState();
+      return std::count_if(state.actors().begin(), state.actors().end(),
+                           [&](const v1::ActorInfo& actor) {
+                             return actor.actor_id() != occupant->actor_id() &&
+                                    !actor.node_id().empty();
+                           }) == 4;
     }));
   };
   options.run.callbacks = {events};
