@@ -75,7 +75,8 @@ absl::Status WaitForStart(const Cluster& cluster, const NamedActors& actors,
       return absl::DeadlineExceededError(absl::StrCat(
           "after ", absl::FormatDuration(timeout), " only ", progress,
           ". Use fewer workers (num_workers, --workers) or smaller ones "
-          "(worker_resources, --num-cpus-per-worker), add nodes, or wait "
+          "(worker_resources, --num-cpus-per-worker; resources_per_worker, "
+          "use_gpu), add nodes, or wait "
           "longer "
           "(start_timeout, --start-timeout)"));
     }

@@ -80,8 +80,9 @@ absl::Status WorkerPlaces::Await(absl::Time begin, absl::Duration timeout,
             " the workers have no places, which they get together: ",
             ready.message(),
             ". Use fewer workers (num_workers, --workers) or smaller "
-            "ones (worker_resources, --num-cpus-per-worker), add "
-            "nodes, or wait longer (start_timeout, --start-timeout)"));
+            "ones (worker_resources, --num-cpus-per-worker; "
+            "resources_per_worker, use_gpu), add nodes, or wait longer "
+            "(start_timeout, --start-timeout)"));
   }
 }
 

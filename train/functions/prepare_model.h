@@ -22,8 +22,11 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "c10/core/Device.h"
 #include "torch/nn/module.h"
 #include "train/collective/collective_error.h"
 #include "train/collective/distributed_module.h"
@@ -34,6 +37,21 @@
 
 namespace miniray::train {
 
+namespace internal {
+
+// Moves the module to the device, and lets the ranks keep it alike. Throws
+// CollectiveError.
+std::unique_ptr<DistributedModule> Distribute(
+    std::shared_ptr<ProcessGroup> group, torch::nn::Module& module,
+    c10::Device device, const DistributedOptions& options);
+
+// ChooseDevice. Throws std::runtime_error with the text of its errors.
+c10::Device DeviceOrThrow(const std::string& name);
+
+std::vector<at::Tensor> GradientsOf(const torch::nn::Module& module);
+
+}  // namespace internal
+
 // The module, used as before, through ->, * or (): forward is its own. As long
 // as this lives its gradients are averaged. Movable; for one thread, that of
 // the training.
@@ -43,8 +61,11 @@ class PreparedModel {
   using Module = std::remove_reference_t<decltype(*std::declval<Model&>())>;
   static constexpr bool kReplicated = true;  // See Context::Checkpoint.
 
-  PreparedModel(Model model, std::unique_ptr<DistributedModule> distributed)
-      : model_(std::move(model)), distributed_(std::move(distributed)) {}
+  PreparedModel(Model model, c10::Device device,
+                std::unique_ptr<DistributedModule> distributed)
+      : model_(std::move(model)),
+        device_(device),
+        distributed_(std::move(distributed)) {}
 
   Module* operator->() const { return &**this; }
   Module& operator*() const { return *model_; }
@@ -57,15 +78,28 @@ class PreparedModel {
   // What PrepareModel was given.
   const Model& model() const { return model_; }
 
+  // Where it is: batches go there too, batch.data.to(model.device()).
+  c10::Device device() const { return device_; }
+
+  // The gradients that its parameters have now, the module's own tensors: for
+  // ClipByNorm, or LossScaler::Unscale.
+  std::vector<at::Tensor> Gradients() const {
+    return internal::GradientsOf(**this);
+  }
+
   // While the returned object lives, backward passes average nothing:
-  // gradients accumulate, and the first pass after it averages the sums.
+  // gradients accumulate, and the first pass after it averages the sums. With
+  // `when` false it has no effect.
   //
-  //   { auto no_sync = model.NoSync();
-  //     for (int i = 0; i < 3; ++i) Loss(batches[i]).backward(); }
-  //   Loss(batches[3]).backward();
+  //   for (int i = 0; i < 4; ++i) {
+  //     const auto no_sync = model.NoSync(i < 3);
+  //     Loss(batches[i]).backward();
+  //   }
   //   optimizer.step();
-  [[nodiscard]] DistributedModule::NoSync NoSync() {
-    return DistributedModule::NoSync(*distributed_);
+  [[nodiscard]] std::unique_ptr<DistributedModule::NoSync> NoSync(
+      bool when = true) {
+    if (!when) return nullptr;
+    return std::make_unique<DistributedModule::NoSync>(*distributed_);
   }
 
   // Takes part in a backward pass of the other ranks without a batch; see
@@ -81,6 +115,7 @@ class PreparedModel {
   }
 
   mutable Model model_;  // A handle: const says nothing of the module.
+  c10::Device device_;
   // Ends first: it has hooks in the model.
   std::unique_ptr<DistributedModule> distributed_;
 };
@@ -121,16 +156,6 @@ void ForEachJoined(Context& context, Loader& loader,
 
 // Implementation details follow.
 
-namespace internal {
-
-// Moves the module to the device of that name, and lets the ranks keep it
-// alike.
-std::unique_ptr<DistributedModule> Distribute(
-    std::shared_ptr<ProcessGroup> group, torch::nn::Module& module,
-    const std::string& device, const DistributedOptions& options);
-
-}  // namespace internal
-
 template <class Model>
 PreparedModel<Model> Context::PrepareModel(Model model) {
   return PrepareModel(std::move(model), DistributedOptions());
@@ -144,10 +169,11 @@ PreparedModel<Model> Context::PrepareModel(Model model,
                 "std::shared_ptr of it: modules themselves are not copied");
   const std::string stage = Stage();
   SetStage("prepares a model");
+  const c10::Device place = internal::DeviceOrThrow(device());
   auto distributed =
-      internal::Distribute(process_group(), *model, device(), options);
+      internal::Distribute(process_group(), *model, place, options);
   SetStage(stage);
-  return PreparedModel<Model>(std::move(model), std::move(distributed));
+  return PreparedModel<Model>(std::move(model), place, std::move(distributed));
 }
 
 }  // namespace miniray::train

@@ -1,4 +1,4 @@
-// Models and optimizers in checkpoints, and the README's example.
+// Models and optimizers in checkpoints, and the README's examples.
 
 #include "train/functions/model_state.h"
 
@@ -17,6 +17,7 @@
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/train/functions/readme_example.h"
+#include "tests/train/functions/readme_steps.h"
 #include "train/checkpoint.h"
 
 namespace miniray::train {
@@ -202,10 +203,34 @@ TEST(ReadmeExampleTest, LearnsAndGoesOn) {
   std::filesystem::current_path(before);
 }
 
+// 6 batches an epoch and rank, so 3 reports.
+TEST(ReadmeExampleTest, ACheckpointWithinAnEpochIsGoneOnFrom) {
+  const TempFolder temp;
+  TorchTrainerOptions options = {
+      .config = {{"epochs", 3}},
+      .scaling = {.num_workers = 2},
+      .run = {.name = "whole", .storage_path = temp.path()}};
+  const auto whole = TorchTrainer(TrainBySteps, options).Fit();
+  ASSERT_THAT(whole, IsOk());
+  ASSERT_THAT(whole->history, SizeIs(9));
+  EXPECT_LT(whole->metrics().at("loss"), 1e-2);
+
+  options.run.name = "rest";
+  options.resume_from_checkpoint = temp / "whole/checkpoint_000004";
+  const auto rest = TorchTrainer(TrainBySteps, options).Fit();
+  ASSERT_THAT(rest, IsOk());
+  ASSERT_THAT(rest->history, SizeIs(9));
+  for (int i = 4; i < 9; ++i) {
+    EXPECT_EQ(rest->history[i].per_worker, whole->history[i].per_worker) << i;
+  }
+}
+
 TEST(ReadmeExampleTest, TheReadmeShowsTheCodeThatIsTestedHere) {
-  ExpectReadmeShows("train/functions/README.md",
-                    "tests/train/functions/readme_example.h",
+  const std::string readme = "train/functions/README.md";
+  ExpectReadmeShows(readme, "tests/train/functions/readme_example.h",
                     /*goes_on=*/true);
+  ExpectReadmeSectionShows(readme, "Checkpoints within an epoch",
+                           {"tests/train/functions/readme_steps.h"});
 }
 
 }  // namespace

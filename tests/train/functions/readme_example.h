@@ -8,23 +8,22 @@
 
 #include "runtime/api/miniray.h"
 #include "torch/torch.h"
-#include "train/functions/model_state.h"
-#include "train/functions/torch_trainer.h"
+#include "train/functions/train_functions.h"
 
 namespace train = miniray::train;
 
-// Learns y = 2 a - b.
+// Learns y = 2 a - b, each rank from points of its own.
 void TrainLine(train::Context& ctx) {
-  torch::manual_seed(ctx.rank());
-  torch::nn::Linear model(2, 1);
+  auto model = ctx.PrepareModel(torch::nn::Linear(2, 1));
   torch::optim::SGD optimizer(model->parameters(), ctx.config<double>("lr"));
+  torch::manual_seed(ctx.rank());
   const torch::Tensor x = torch::randn({600, 2});
   const torch::Tensor y = x.matmul(torch::tensor({2.0f, -1.0f})).unsqueeze(1);
   const int start = ctx.RestoreFrom(model, optimizer);
   for (int epoch = start; epoch < ctx.config<int>("epochs"); ++epoch) {
     optimizer.zero_grad();
-    const torch::Tensor loss = torch::mse_loss(model->forward(x), y);
-    loss.backward();
+    const torch::Tensor loss = torch::mse_loss(model(x), y);
+    loss.backward();  // The gradients are the means over the ranks.
     optimizer.step();
     ctx.Report({{"loss", loss.item<double>()}},
                ctx.Checkpoint(model, optimizer, epoch));
