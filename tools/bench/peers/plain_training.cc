@@ -10,18 +10,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
+#include "tools/bench/peers/actor_environment.h"
 #include "tools/bench/training_task.h"
 
 namespace miniray::bench {
 namespace {
-
-// What actors are started with.
-const Child::Environment& ActorEnvironment() {
-  static const auto* const environment = new Child::Environment(
-      {{"OMP_NUM_THREADS", "1"},
-       {"GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"}});
-  return *environment;
-}
 
 // Returns the mean loss.
 double TrainPlainEpoch(TrainingTask& task) {
