@@ -255,21 +255,7 @@ CheckpointStore::Urgency CheckpointStore::Pause(absl::Duration pause,
   return urgency_;
 }
 
-const CheckpointInfo* CheckpointStore::Best() const {
-  if (config_.score_metric.empty()) return nullptr;
-  const CheckpointInfo* best = nullptr;
-  for (const CheckpointInfo& info : kept_) {  // Of equals, the last.
-    if (best == nullptr ||
-        ScoreOf(config_, info.metrics) >= ScoreOf(config_, best->metrics)) {
-      best = &info;
-    }
-  }
-  return best;
-}
-
-void CheckpointStore::Prune(std::vector<std::string>* warnings) {
-  const auto limit = static_cast<size_t>(config_.num_to_keep);
-  if (limit == 0 || kept_.size() <= limit) return;
+std::vector<CheckpointInfo> CheckpointStore::ByWorth() const {
   std::vector<CheckpointInfo> by_worth = kept_;
   std::stable_sort(by_worth.begin(), by_worth.end(),
                    [&](const CheckpointInfo& a, const CheckpointInfo& b) {
@@ -280,6 +266,13 @@ void CheckpointStore::Prune(std::vector<std::string>* warnings) {
                      }
                      return a.epochs > b.epochs;
                    });
+  return by_worth;
+}
+
+void CheckpointStore::Prune(std::vector<std::string>* warnings) {
+  const auto limit = static_cast<size_t>(config_.num_to_keep);
+  if (limit == 0 || kept_.size() <= limit) return;
+  const std::vector<CheckpointInfo> by_worth = ByWorth();
   std::set<int> keep = {kept_.back().epochs};
   for (size_t i = 0; i < limit; ++i) keep.insert(by_worth[i].epochs);
   std::vector<CheckpointInfo> left;
@@ -297,13 +290,19 @@ void CheckpointStore::Prune(std::vector<std::string>* warnings) {
   kept_ = std::move(left);
 }
 
-std::string CheckpointStore::last() const {
-  return kept_.empty() ? "" : kept_.back().path;
-}
-
-std::string CheckpointStore::best() const {
-  const CheckpointInfo* const best = Best();
-  return best == nullptr ? "" : best->path;
+void CheckpointStore::Tell(Result* result) const {
+  result->checkpoint = kept_.empty() ? "" : kept_.back().path;
+  result->best_checkpoint.clear();
+  result->best_checkpoints.clear();
+  std::vector<CheckpointInfo> by_worth = ByWorth();
+  for (CheckpointInfo& info : by_worth) {
+    result->best_checkpoints.push_back({.path = std::move(info.path),
+                                        .epochs = info.epochs,
+                                        .metrics = std::move(info.metrics)});
+  }
+  if (!config_.score_metric.empty() && !kept_.empty()) {
+    result->best_checkpoint = result->best_checkpoints.front().path;
+  }
 }
 
 }  // namespace miniray::train

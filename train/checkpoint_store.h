@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_config.h"
+#include "train/result.h"
 
 namespace miniray::train {
 
@@ -73,9 +74,9 @@ class CheckpointStore {
   // is none; Poll has what came of it. False: it is tried again later.
   bool AwaitTry() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Paths; empty if there is none. REQUIRES: none is being written.
-  std::string last() const;
-  std::string best() const;
+  // Sets the fields of the result that tell of checkpoints.
+  // REQUIRES: none is being written.
+  void Tell(Result* result) const;
 
  private:
   enum class State { kTries, kPauses, kEnded };
@@ -86,7 +87,8 @@ class CheckpointStore {
   };
 
   std::string PathOf(int epochs) const;
-  const CheckpointInfo* Best() const;
+  // The best first, with a score_metric; else the newest.
+  std::vector<CheckpointInfo> ByWorth() const;
   // All of what the thread does.
   void Run(const Checkpoint& checkpoint) ABSL_LOCKS_EXCLUDED(mu_);
   // Until `pause` is over or the urgency is not `before` any more; returns it.

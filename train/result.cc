@@ -178,6 +178,7 @@ std::string Result::ToJson() const {
   Json json = {{"path", path},
                {"checkpoint", checkpoint},
                {"best_checkpoint", best_checkpoint},
+               {"best_checkpoints", Json::array()},
                {"stopped_by", stopped_by},
                {"error", JsonOf(error)},
                {"failures", Json::array()},
@@ -187,6 +188,11 @@ std::string Result::ToJson() const {
                {"timing", JsonOf(timing())},
                {"warnings", warnings},
                {"history", Json::array()}};
+  for (const KeptCheckpoint& kept : best_checkpoints) {
+    json["best_checkpoints"].push_back({{"path", kept.path},
+                                        {"epochs", kept.epochs},
+                                        {"metrics", JsonOf(kept.metrics)}});
+  }
   for (const WorkerFailure& failure : failures) {
     json["failures"].push_back(JsonOf(failure));
   }

@@ -70,6 +70,13 @@ struct WorkerFailure {
   bool fatal = false;  // Ends Train: no more are borne.
 };
 
+// A checkpoint of the run that lies on the disk.
+struct KeptCheckpoint {
+  std::string path;
+  int epochs = 0;   // Trained before it was taken.
+  Metrics metrics;  // Of the last of them.
+};
+
 struct Result {
   std::vector<EpochResult> history;  // By epoch.
   double seconds = 0;                // From OnTrainStart to OnTrainEnd.
@@ -85,6 +92,8 @@ struct Result {
   // if there is none.
   std::string checkpoint;
   std::string best_checkpoint;
+  // All that are kept: with a score_metric the best first, else the newest.
+  std::vector<KeptCheckpoint> best_checkpoints;
   // "SIGTERM" or "SIGINT" if one came: training has ended with the epoch that
   // ran, and whoever sent it wants the program to end.
   std::string stopped_by;

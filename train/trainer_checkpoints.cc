@@ -88,8 +88,7 @@ absl::Status TrainerBase::OpenRun() {
   }
   MR_RETURN_IF_ERROR(store_->BeginAt(
       resumed_.has_value() ? resumed_->epochs() : 0, &warnings));
-  result_.checkpoint = store_->last();
-  result_.best_checkpoint = store_->best();
+  store_->Tell(&result_);
   for (const std::string& warning : warnings) context_.Warn(warning);
   if (resumes) {
     run_folder_->SetHistory(context_, resumed_.has_value()
@@ -232,8 +231,7 @@ absl::Status TrainerBase::GoOnFrom(std::optional<Checkpoint> checkpoint,
     std::vector<std::string> warnings;
     MR_RETURN_IF_ERROR(store_->BeginAt(epochs, &warnings));
     for (const std::string& warning : warnings) context_.Warn(warning);
-    result_.checkpoint = store_->last();
-    result_.best_checkpoint = store_->best();
+    store_->Tell(&result_);
   }
   if (checkpoint.has_value()) needs_sync_ = checkpoint->needs_sync;
   checkpointed_epochs_ = epochs;
@@ -261,8 +259,7 @@ void TrainerBase::NoteCheckpoint(
                                outcome->written.status().message()));
     return;
   }
-  result_.checkpoint = store_->last();
-  result_.best_checkpoint = store_->best();
+  store_->Tell(&result_);
   OnCheckpoint(*outcome->written);
   for (const auto& callback : callbacks_) {
     callback->OnCheckpoint(context_, *outcome->written);

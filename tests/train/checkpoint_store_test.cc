@@ -52,18 +52,34 @@ absl::Status Write(CheckpointStore& store, Checkpoint checkpoint) {
   return outcome->written.status();
 }
 
+Result Told(const CheckpointStore& store) {
+  Result result;
+  store.Tell(&result);
+  return result;
+}
+
+// Epochs of those that are kept, the best first.
+std::vector<int> ByWorth(const CheckpointStore& store) {
+  std::vector<int> epochs;
+  for (const KeptCheckpoint& kept : Told(store).best_checkpoints) {
+    epochs.push_back(kept.epochs);
+  }
+  return epochs;
+}
+
 TEST(CheckpointStoreTest, TheNewestStay) {
   TempFolder temp;
   CheckpointStore store(temp.path(), {.num_to_keep = 2});
-  EXPECT_EQ(store.last(), "");
+  EXPECT_EQ(Told(store).checkpoint, "");
   EXPECT_FALSE(store.Wait().has_value());
   for (const int epochs : {2, 4, 6}) {
     ASSERT_THAT(Write(store, After(epochs)), IsOk());
   }
   EXPECT_THAT(temp.List(),
               ElementsAre("checkpoint_000004", "checkpoint_000006"));
-  EXPECT_EQ(store.last(), temp / "checkpoint_000006");
-  EXPECT_EQ(store.best(), "");
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000006");
+  EXPECT_EQ(Told(store).best_checkpoint, "");
+  EXPECT_THAT(ByWorth(store), ElementsAre(6, 4));
 }
 
 TEST(CheckpointStoreTest, TheBestStayAndTheLast) {
@@ -78,13 +94,16 @@ TEST(CheckpointStoreTest, TheBestStayAndTheLast) {
     for (int i = 0; i < 5; ++i) {
       ASSERT_THAT(Write(store, After(i + 1, losses[i])), IsOk());
     }
-    EXPECT_EQ(store.last(), temp / "checkpoint_000005");
+    EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000005");
     if (greatest) {
-      EXPECT_EQ(store.best(), temp / "checkpoint_000001");
+      EXPECT_EQ(Told(store).best_checkpoint, temp / "checkpoint_000001");
+      EXPECT_THAT(ByWorth(store), ElementsAre(1, 5));
       EXPECT_THAT(temp.List(),
                   ElementsAre("checkpoint_000001", "checkpoint_000005"));
     } else {
-      EXPECT_EQ(store.best(), temp / "checkpoint_000002");
+      EXPECT_EQ(Told(store).best_checkpoint, temp / "checkpoint_000002");
+      EXPECT_THAT(ByWorth(store), ElementsAre(2, 4, 5));
+      EXPECT_EQ(Told(store).best_checkpoints[1].metrics.at("loss"), 3);
       EXPECT_THAT(temp.List(),
                   ElementsAre("checkpoint_000002", "checkpoint_000004",
                               "checkpoint_000005"));
@@ -128,9 +147,9 @@ TEST(CheckpointStoreTest, ADamagedOneIsPassedOverWithAWarning) {
   EXPECT_THAT(temp.List(),
               ElementsAre("checkpoint_000001", "checkpoint_000002.superseded",
                           "checkpoint_000003.superseded"));
-  EXPECT_EQ(store.last(), temp / "checkpoint_000001");
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000001");
   ASSERT_THAT(Write(store, After(2)), IsOk());
-  EXPECT_EQ(store.last(), temp / "checkpoint_000002");
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000002");
 }
 
 TEST(CheckpointStoreTest, OneThatCannotBeReadNowIsNotPassedOver) {
@@ -205,9 +224,9 @@ TEST(CheckpointStoreTest, AFullDiskLeavesNothingHalfAndTheNextOneIsTried) {
   EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted,
                              HasSubstr("worker_000/model.pt")));
   EXPECT_THAT(temp.List(), ElementsAre("checkpoint_000001"));
-  EXPECT_EQ(store.last(), temp / "checkpoint_000001");
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000001");
   ASSERT_THAT(Write(store, After(3, 0, 100'000)), IsOk());
-  EXPECT_EQ(store.last(), temp / "checkpoint_000003");
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000003");
 }
 
 // Counts what the log says of tries that failed.
@@ -274,8 +293,8 @@ TEST(CheckpointStoreTest, WhatFailsIsTriedAgainInTheBackground) {
   }
   ASSERT_TRUE(outcome.has_value());
   EXPECT_THAT(outcome->written, IsOk());
-  EXPECT_EQ(store.last(), temp / "checkpoint_000002");
-  EXPECT_THAT(ReadCheckpoint(store.last()), IsOk());
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000002");
+  EXPECT_THAT(ReadCheckpoint(Told(store).checkpoint), IsOk());
 }
 
 TEST(CheckpointStoreTest, AFolderThatIsAwayIsTriedAgain) {
@@ -308,7 +327,7 @@ TEST(CheckpointStoreTest, OneThatCannotBeWrittenMakesWayForANewerOne) {
             HasSubstr("it is given up for a newer one, tried 1 time in ")));
   EXPECT_FALSE(store.MakeWay().has_value());
   ASSERT_THAT(Write(store, After(2)), IsOk());
-  EXPECT_EQ(store.last(), temp / "checkpoint_000002");
+  EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000002");
   // One that is written already makes no way.
   store.Write(After(3));
   EXPECT_TRUE(store.AwaitTry());

@@ -228,6 +228,10 @@ TEST_F(TrainerCheckpointTest, HooksAndResultTellOfThem) {
   const Json json = Json::parse(*ReadFile(temp_ / "run/result.json"));
   EXPECT_EQ(json["checkpoint"], result->checkpoint);
   EXPECT_EQ(json["best_checkpoint"], result->best_checkpoint);
+  ASSERT_THAT(json["best_checkpoints"], SizeIs(2));
+  EXPECT_EQ(json["best_checkpoints"][0]["path"], result->best_checkpoint);
+  EXPECT_EQ(json["best_checkpoints"][0]["epochs"], 2);
+  EXPECT_EQ(json["best_checkpoints"][1]["metrics"]["epoch"], 6);
   EXPECT_EQ(json["timing"]["checkpoint"].get<double>(),
             result->timing().checkpoint);
   for (const char* const worker : {"worker_000", "worker_001"}) {

@@ -86,8 +86,7 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     std::vector<std::string> warnings;
     MR_RETURN_IF_ERROR(store_->BeginAt(num_reports(), &warnings));
     WarnAll(warnings);
-    result_.checkpoint = store_->last();
-    result_.best_checkpoint = store_->best();
+    store_->Tell(&result_);
   }
   const bool goes_on = checkpoint.has_value() || had_epochs || anew;
   if (goes_on && folder_ != nullptr) {
@@ -188,8 +187,7 @@ void RunRecord::Note(const std::optional<CheckpointStore::Outcome>& outcome) {
                                outcome->written.status().message()));
     return;
   }
-  result_.checkpoint = store_->last();
-  result_.best_checkpoint = store_->best();
+  store_->Tell(&result_);
   for (const auto& callback : callbacks_) {
     callback->OnCheckpoint(context_, *outcome->written);
   }

@@ -325,6 +325,10 @@ TEST_F(TorchTrainerTest, FrequencyAndNumToKeepSayWhichCheckpointsThereAre) {
                           "checkpoint_000008"));
   EXPECT_EQ(result->checkpoint, folder() + "/checkpoint_000008");
   EXPECT_EQ(result->best_checkpoint, folder() + "/checkpoint_000002");
+  ASSERT_THAT(result->best_checkpoints, SizeIs(3));
+  EXPECT_EQ(result->best_checkpoints[0].path, result->best_checkpoint);
+  EXPECT_EQ(result->best_checkpoints[1].epochs, 4);
+  EXPECT_EQ(result->best_checkpoints[2].path, result->checkpoint);
 }
 
 // Keeps what it hears, and stops training after so many reports.
