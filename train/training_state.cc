@@ -1,6 +1,7 @@
 #include "train/training_state.h"
 
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
@@ -14,6 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/wire/codec.h"
+#include "torch/csrc/autograd/function.h"
+#include "torch/csrc/autograd/variable.h"
 #include "torch/serialize/input-archive.h"
 #include "torch/serialize/output-archive.h"
 
@@ -103,7 +106,35 @@ void MoveBack(const std::vector<at::Tensor>& tensors,
   if (!misfit.empty()) throw std::invalid_argument(misfit);
 }
 
+// Reading gives a parameter a new gradient accumulator, and whoever has hooks
+// on the old one (DistributedModule) would never hear of a gradient again.
+// This puts the old ones back at its end.
+class KeptAccumulators {
+ public:
+  explicit KeptAccumulators(const std::vector<at::Tensor>& parameters)
+      : parameters_(parameters) {
+    for (const at::Tensor& parameter : parameters_) {
+      accumulators_.push_back(
+          torch::autograd::impl::try_get_grad_accumulator(parameter));
+    }
+  }
+  ~KeptAccumulators() {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (accumulators_[i] == nullptr) continue;
+      torch::autograd::impl::set_grad_accumulator(parameters_[i],
+                                                  accumulators_[i]);
+    }
+  }
+  KeptAccumulators(const KeptAccumulators&) = delete;
+  KeptAccumulators& operator=(const KeptAccumulators&) = delete;
+
+ private:
+  const std::vector<at::Tensor> parameters_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+};
+
 void ReadModel(InputArchive& archive, torch::nn::Module& model) {
+  const KeptAccumulators kept(model.parameters());
   std::vector<at::Tensor> tensors = model.parameters();
   for (const at::Tensor& buffer : model.buffers()) tensors.push_back(buffer);
   std::vector<at::Tensor> before;

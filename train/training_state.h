@@ -57,9 +57,9 @@ absl::StatusOr<CheckpointFiles> SaveTraining(const TrainingParts& parts,
                                              const ps::OptionMap& extras = {});
 
 // Brings the parts back to what they were, and returns the extras. Parameters
-// and buffers keep their memory. A model must have the parameters that it had,
-// an optimizer its parameters in the same order. After an error the parts may
-// be half of the one and half of the other.
+// and buffers keep their memory, and what hangs on their gradients. A model
+// must have the parameters that it had, an optimizer its parameters in the same
+// order. After an error the parts may be half of the one and half of the other.
 //
 // Errors: INVALID_ARGUMENT, a file lacks, or does not fit; with its name.
 absl::StatusOr<ps::OptionMap> LoadTraining(const CheckpointFiles& files,

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "torch/csrc/autograd/variable.h"
 #include "torch/script.h"
 #include "torch/torch.h"
 
@@ -97,6 +98,24 @@ TEST(TrainingStateTest, TrainingGoesOnBitForBit) {
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_TRUE(torch::equal(got[i], expected[i])) << i;
   }
+}
+
+// Those on which a DistributedModule hangs: torch::load alone drops them.
+TEST(TrainingStateTest, WhatHangsOnGradientsStays) {
+  torch::nn::Linear model(3, 2);
+  const TrainingParts parts = {.models = {{"model", &*model}}};
+  const auto files = SaveTraining(parts);
+  ASSERT_THAT(files, IsOk());
+  const auto accumulator =
+      torch::autograd::impl::grad_accumulator(model->weight);
+  ASSERT_THAT(LoadTraining(*files, parts), IsOk());
+  EXPECT_EQ(torch::autograd::impl::grad_accumulator(model->weight),
+            accumulator);
+  auto cut = *files;
+  cut["model.pt"].resize(100);
+  EXPECT_FALSE(LoadTraining(cut, parts).ok());
+  EXPECT_EQ(torch::autograd::impl::grad_accumulator(model->weight),
+            accumulator);
 }
 
 TEST(TrainingStateTest, ModelsOpenWithLibTorchAlone) {

@@ -456,6 +456,22 @@ absl::Status DistributedModule::BroadcastBuffers() {
   return state_->group->Broadcast(state_->buffers);
 }
 
+absl::Status DistributedModule::CheckHooks() const {
+  for (const Parameter& parameter : state_->parameters) {
+    if (torch::autograd::impl::try_get_grad_accumulator(parameter.tensor) ==
+        parameter.accumulator) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the gradients of '", parameter.name,
+        "' are not averaged any more: something has replaced its data, as "
+        "torch::load and to() do; load and convert the module before it is "
+        "distributed, or load it with LoadTraining, which leaves the hooks "
+        "alone (a train function's RestoreFrom does)"));
+  }
+  return absl::OkStatus();
+}
+
 DistributedModule::Stats DistributedModule::stats() const {
   return state_->stats;
 }

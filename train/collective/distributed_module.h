@@ -84,7 +84,9 @@ class DistributedModule {
   // Checks that all ranks' modules have the same parameters and buffers, gives
   // all of them rank 0's values, and begins to reduce gradients. A collective
   // call; all ranks get an error if any does. Parameters must stay those that
-  // they are: no to(dtype), no register_parameter afterwards.
+  // they are: no to(dtype), no register_parameter, and no torch::load
+  // afterwards, which takes the averaging away without a word (LoadTraining
+  // does not).
   //
   // group: started. module: on the CPU, dense parameters.
   //
@@ -131,6 +133,12 @@ class DistributedModule {
   // Sets all buffers to rank 0's now, in all ranks, whatever
   // broadcast_buffers_every says. A collective call. Errors: of Broadcast.
   absl::Status BroadcastBuffers();
+
+  // Whether gradients still come here. torch::load into the module and to()
+  // take the hooks off its parameters without a word, and each rank would go on
+  // by itself from then on. Cheap: some nanoseconds a parameter. Errors:
+  // FAILED_PRECONDITION, with the first parameter.
+  absl::Status CheckHooks() const;
 
   // What happened so far, in this rank.
   struct Stats {

@@ -23,6 +23,12 @@ c10::Device DeviceOrThrow(const std::string& name) {
   throw std::runtime_error(std::string(device.status().message()));
 }
 
+void CheckHooks(const DistributedModule& distributed) {
+  if (const absl::Status hooks = distributed.CheckHooks(); !hooks.ok()) {
+    throw std::logic_error(std::string(hooks.message()));
+  }
+}
+
 std::vector<at::Tensor> GradientsOf(const torch::nn::Module& module) {
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : module.parameters()) {

@@ -50,11 +50,18 @@ c10::Device DeviceOrThrow(const std::string& name);
 
 std::vector<at::Tensor> GradientsOf(const torch::nn::Module& module);
 
+// DistributedModule's. Throws std::logic_error.
+void CheckHooks(const DistributedModule& distributed);
+
 }  // namespace internal
 
 // The module, used as before, through ->, * or (): forward is its own. As long
 // as this lives its gradients are averaged. Movable; for one thread, that of
 // the training.
+//
+// ->, * and () throw std::logic_error where they no longer would be: weights
+// come in before PrepareModel, or by RestoreFrom, but not by torch::load. See
+// DistributedModule::CheckHooks.
 template <class Model>
 class PreparedModel {
  public:
@@ -68,7 +75,10 @@ class PreparedModel {
         distributed_(std::move(distributed)) {}
 
   Module* operator->() const { return &**this; }
-  Module& operator*() const { return *model_; }
+  Module& operator*() const {
+    internal::CheckHooks(*distributed_);
+    return *model_;
+  }
   // forward.
   template <class... Args>
   auto operator()(Args&&... args) const {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -268,6 +269,24 @@ TEST_F(DistributedModuleTest, ThawedParametersAreAnError) {
     return group->status();
   });
   for (const absl::Status& status : results) EXPECT_FALSE(status.ok());
+}
+
+TEST_F(DistributedModuleTest, LostHooksAreFound) {
+  torch::nn::Sequential net(torch::nn::Linear(3, 2), torch::nn::Linear(2, 1));
+  std::stringstream file;
+  torch::save(net, file);
+  const auto results = RunRanks(1, [&](Group group) -> absl::Status {
+    MR_ASSIGN_OR_RETURN(const auto ddp, DistributedModule::Create(group, *net));
+    net->forward(torch::ones({2, 3})).sum().backward();
+    EXPECT_THAT(ddp->CheckHooks(), IsOk());
+    torch::load(net, file);
+    EXPECT_THAT(
+        ddp->CheckHooks(),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 AllOf(HasSubstr("'0.weight'"), HasSubstr("torch::load"))));
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(results, Each(IsOk()));
 }
 
 TEST_F(DistributedModuleTest, BuffersAreBroadcastEverySoManySteps) {
