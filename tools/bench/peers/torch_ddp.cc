@@ -145,9 +145,9 @@ absl::StatusOr<ResNetPace> TorchDdp::Train(const ResNetWork& work) const {
            // A free port.
            "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0",
            "--monitor_interval=0.2",
-           // For no rank: with Python 3.11, PyTorch 1.13 takes the default,
-           // which says the same, for an error.
-           "--redirects=99:1", "--tee=99:1",
+           // For rank 9, so for none: with Python 3.11, PyTorch 1.13 takes the
+           // default, which says the same, for an error.
+           "--redirects=9:1", "--tee=9:1",
            // What follows is a program.
            "--no_python", python_, "-c", kScript, absl::StrCat(work.batch_size),
            absl::StrCat(work.warm_up), absl::StrCat(work.steps)},
