@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -67,7 +68,19 @@ bool ProcessLives(int64_t pid) {
   std::string text;
   if (!std::getline(stat, text)) return false;
   const size_t state = text.rfind(')');
-  return state != std::string::npos && text.substr(state + 2, 1) != "Z";
+  if (state == std::string::npos) return false;
+  if (text.substr(state + 2, 1) != "Z") return true;
+  // The first thread is one before the others have ended, and closed what they
+  // share.
+  int num_threads = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator thread(
+           absl::StrCat("/proc/", pid, "/task"), error);
+       !error && thread != std::filesystem::directory_iterator();
+       thread.increment(error)) {
+    ++num_threads;
+  }
+  return num_threads > 1;
 }
 
 bool Eventually(const std::function<bool()>& condition,

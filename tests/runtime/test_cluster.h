@@ -49,7 +49,8 @@ class TestCluster {
   std::vector<std::unique_ptr<WorkerDaemon>> daemons_;
 };
 
-// True if the process exists and is no zombie.
+// True if the process exists and is no zombie. Once it is not, its sockets and
+// files are closed.
 bool ProcessLives(int64_t pid);
 
 // Waits until `condition` holds, at most `timeout`; returns whether it does.
