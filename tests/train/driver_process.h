@@ -9,11 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "runtime/api/miniray.h"
 
 namespace miniray::train {
 
@@ -63,5 +65,17 @@ class DriverProcess {
 };
 
 }  // namespace miniray::train
+
+// The main of a test whose executable is something else where `variable` is in
+// its environment: what function(value) does.
+#define SPAWNED_PROCESS_TEST_MAIN(variable, function)      \
+  int main(int argc, char** argv) {                        \
+    miniray::Init(argc, argv);                             \
+    if (const char* const value = std::getenv(variable)) { \
+      return function(value);                              \
+    }                                                      \
+    testing::InitGoogleTest(&argc, argv);                  \
+    return RUN_ALL_TESTS();                                \
+  }
 
 #endif  // MINIRAY_TESTS_TRAIN_DRIVER_PROCESS_H_

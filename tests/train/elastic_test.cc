@@ -1,11 +1,9 @@
 // max_workers: nodes join and leave, and each epoch has every sample once.
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,7 +11,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,7 +18,7 @@
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
-#include "tests/train/driver_process.h"
+#include "tests/train/node_process.h"
 #include "train/data_parallel_trainer.h"
 #include "train/sharding.h"
 
@@ -34,10 +31,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-// With this in its environment (head's address, folder, CPUs), the test's
-// executable is a node.
-constexpr char kNodeVariable[] = "ELASTIC_TEST_NODE";
 
 constexpr int kItems = 12;
 
@@ -193,12 +186,11 @@ class ElasticTest : public ::testing::Test {
       : nodes_({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}}) {}
 
   // Another one, in a process of its own.
-  std::unique_ptr<DriverProcess> Node(const std::string& name, int cpus) {
+  std::unique_ptr<NodeProcess> Node(const std::string& name, int cpus) {
     const auto num_ever = [&] { return nodes_.head().GetState().nodes_size(); };
     const int before = num_ever();
-    auto node = std::make_unique<DriverProcess>(
-        kNodeVariable, absl::StrCat(nodes_.address(), " ", temp_.path(), "/",
-                                    name, " ", cpus));
+    auto node =
+        std::make_unique<NodeProcess>(nodes_.address(), temp_ / name, cpus);
     EXPECT_TRUE(Eventually([&] { return num_ever() > before; }));
     return node;
   }
@@ -226,7 +218,7 @@ class ElasticTest : public ::testing::Test {
 
 TEST_F(ElasticTest, BeginsWithWhatIsThereAndGrowsWhenANodeJoins) {
   ElasticTrainer trainer(Options(1, 4));
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   int grown = -1;
   trainer.at_epoch_end = [&](int epoch, int num_workers) {
     if (epoch == 1) node = Node("a", 2);
@@ -250,14 +242,14 @@ TEST_F(ElasticTest, ShrinksWhenANodeLeavesAndGrowsAgain) {
        {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
     const std::string name = absl::StrCat("run", static_cast<int>(policy));
     SCOPED_TRACE(name);
-    std::unique_ptr<DriverProcess> node = Node(name + "a", 2);
+    std::unique_ptr<NodeProcess> node = Node(name + "a", 2);
     TrainerOptions options = Options(1, 3);
     options.storage_path = temp_.path();
     options.name = name;
     options.checkpoint.frequency = 1;
     options.failure.policy = policy;
     ElasticTrainer trainer(options);
-    std::unique_ptr<DriverProcess> next;
+    std::unique_ptr<NodeProcess> next;
     int shrunk = -1;
     int grown = -1;
     trainer.at_epoch_end = [&](int epoch, int num_workers) {
@@ -296,7 +288,7 @@ TEST_F(ElasticTest, GrowsAndShrinksWhereverItIsSynchronised) {
     options.checkpoint.frequency = options.sync_interval;
     if (in_pieces) options.sync_every = 1;
     ElasticTrainer trainer(options);
-    std::unique_ptr<DriverProcess> node;
+    std::unique_ptr<NodeProcess> node;
     int grown = -1;
     int shrunk = -1;
     trainer.at_epoch_end = [&](int epoch, int num_workers) {
@@ -320,7 +312,7 @@ TEST_F(ElasticTest, GrowsAndShrinksWhereverItIsSynchronised) {
 // The room that a crashed worker leaves goes to who replaces it, and not to the
 // newcomer that waits for some.
 TEST_F(ElasticTest, ACrashedWorkerIsReplacedWhileANewcomerWaits) {
-  std::unique_ptr<DriverProcess> node = Node("a", 2);
+  std::unique_ptr<NodeProcess> node = Node("a", 2);
   TrainerOptions options = Options(1, 4);
   options.failure.policy = FailurePolicy::kHeal;
   ElasticTrainer trainer(options);
@@ -347,7 +339,7 @@ TEST_F(ElasticTest, ACrashedWorkerIsReplacedWhileANewcomerWaits) {
 TEST_F(ElasticTest, ANewcomerWithoutDataIsLeftOut) {
   ElasticTrainer trainer(Options(1, 3));
   trainer.without_data = 2;
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   int left_out = -1;
   trainer.at_epoch_end = [&](int epoch, int num_workers) {
     if (epoch == 1) node = Node("a", 2);
@@ -372,7 +364,7 @@ TEST_F(ElasticTest, ANewcomerWithoutDataIsLeftOut) {
 }
 
 TEST_F(ElasticTest, BelowTheLeastNumberTrainSaysWhatIsMissing) {
-  std::unique_ptr<DriverProcess> node = Node("a", 2);
+  std::unique_ptr<NodeProcess> node = Node("a", 2);
   TrainerOptions options = Options(2, 3);
   options.start_timeout = absl::Seconds(15);
   ElasticTrainer trainer(options);
@@ -387,7 +379,7 @@ TEST_F(ElasticTest, BelowTheLeastNumberTrainSaysWhatIsMissing) {
 
 // Worker i gets the files of worker i modulo those that there are.
 TEST_F(ElasticTest, ACheckpointOfAnotherNumberOfWorkersIsGoneOnWith) {
-  std::unique_ptr<DriverProcess> node = Node("a", 2);
+  std::unique_ptr<NodeProcess> node = Node("a", 2);
   TrainerOptions options = Options(2, 0);
   options.storage_path = temp_.path();
   options.name = "run";
@@ -447,28 +439,7 @@ TEST_F(ElasticTest, OptionsThatCannotBe) {
   EXPECT_EQ(nodes_.head().GetState().actors_size(), 0);
 }
 
-// A node of its own process, until it is killed.
-int BeNode(const std::string& what) {
-  const std::vector<std::string> words = absl::StrSplit(what, ' ');
-  WorkerDaemon::Options options;
-  options.head_address = words.at(0);
-  options.session_dir = words.at(1);
-  double cpus = 0;
-  if (!absl::SimpleAtod(words.at(2), &cpus)) return 1;
-  (*options.resources.mutable_quantity())["CPU"] = cpus;
-  const auto daemon = WorkerDaemon::Start(options);
-  if (!daemon.ok()) return 1;
-  while (true) pause();
-}
-
 }  // namespace
 }  // namespace miniray::train
 
-int main(int argc, char** argv) {
-  miniray::Init(argc, argv);
-  if (const char* what = std::getenv(miniray::train::kNodeVariable)) {
-    return miniray::train::BeNode(what);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+NODE_PROCESS_TEST_MAIN()

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -587,11 +586,5 @@ int Drive(const std::string& what) {
 }  // namespace
 }  // namespace miniray::train
 
-int main(int argc, char** argv) {
-  miniray::Init(argc, argv);
-  if (const char* what = std::getenv(miniray::train::kDriverVariable)) {
-    return miniray::train::Drive(what);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+SPAWNED_PROCESS_TEST_MAIN(miniray::train::kDriverVariable,
+                          miniray::train::Drive)

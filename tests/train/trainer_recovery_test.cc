@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +25,7 @@
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/checkpoint_worker.h"
-#include "tests/train/driver_process.h"
+#include "tests/train/node_process.h"
 #include "tests/train/recovery_worker.h"
 
 namespace miniray::train {
@@ -38,10 +37,6 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
-
-// With this in its environment, the address of a head and a folder, the test's
-// executable is a node with one CPU.
-constexpr char kNodeVariable[] = "RECOVERY_TEST_NODE";
 
 constexpr int kEpochs = 6;
 
@@ -377,16 +372,14 @@ TEST_F(TrainerRecoveryTest, ANodeIsLost) {
        {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
     TestCluster nodes({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}});
     const std::string name = absl::StrCat("run", static_cast<int>(policy));
-    auto node = std::make_unique<DriverProcess>(
-        kNodeVariable,
-        absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "a"));
-    std::unique_ptr<DriverProcess> next;
+    auto node =
+        std::make_unique<NodeProcess>(nodes.address(), temp_ / (name + "a"));
+    std::unique_ptr<NodeProcess> next;
     auto observer = std::make_shared<FailureObserver>();
     observer->at_failure = [&](const WorkerFailure&) {
       if (next != nullptr) return;
-      next = std::make_unique<DriverProcess>(
-          kNodeVariable,
-          absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "b"));
+      next =
+          std::make_unique<NodeProcess>(nodes.address(), temp_ / (name + "b"));
     };
     TrainerOptions options =
         Options({.max_failures = 3, .policy = policy}, name);
@@ -413,8 +406,7 @@ TEST_F(TrainerRecoveryTest, ANodeIsLost) {
 // Recovery waits for a place, for a minute; a signal ends it.
 TEST_F(TrainerRecoveryTest, ASignalEndsRecoveryAtOnce) {
   TestCluster nodes({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}});
-  auto node = std::make_unique<DriverProcess>(
-      kNodeVariable, absl::StrCat(nodes.address(), " ", temp_.path(), "/a"));
+  auto node = std::make_unique<NodeProcess>(nodes.address(), temp_ / "a");
   std::thread signaller;
   auto observer = std::make_shared<FailureObserver>();
   observer->at_failure = [&](const WorkerFailure&) {
@@ -443,8 +435,7 @@ TEST_F(TrainerRecoveryTest, ASignalEndsRecoveryAtOnce) {
   EXPECT_THAT(trainer.last_result().failures, SizeIs(1));
   EXPECT_TRUE(trainer.workers().empty());
   // What it was ended for goes on later.
-  node = std::make_unique<DriverProcess>(
-      kNodeVariable, absl::StrCat(nodes.address(), " ", temp_.path(), "/b"));
+  node = std::make_unique<NodeProcess>(nodes.address(), temp_ / "b");
   options.checkpoint.resume = "auto";
   options.callbacks.clear();
   CheckpointTrainer next(options);
@@ -460,9 +451,8 @@ TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersTrainSaysWhatIsMissing) {
        {FailurePolicy::kGroup, FailurePolicy::kHeal}) {
     TestCluster nodes({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}});
     const std::string name = absl::StrCat("run", static_cast<int>(policy));
-    auto node = std::make_unique<DriverProcess>(
-        kNodeVariable,
-        absl::StrCat(nodes.address(), " ", temp_.path(), "/", name, "node"));
+    auto node =
+        std::make_unique<NodeProcess>(nodes.address(), temp_ / (name + "node"));
     TrainerOptions options =
         Options({.max_failures = -1, .policy = policy}, name, 2);
     options.cluster = nodes.Connect();
@@ -485,26 +475,7 @@ TEST_F(TrainerRecoveryTest, WithoutPlaceForNewWorkersTrainSaysWhatIsMissing) {
   }
 }
 
-// A node of its own process, until it is killed.
-int BeNode(const std::string& what) {
-  const std::vector<std::string> words = absl::StrSplit(what, ' ');
-  WorkerDaemon::Options options;
-  options.head_address = words.at(0);
-  options.session_dir = words.at(1);
-  (*options.resources.mutable_quantity())["CPU"] = 1;
-  const auto daemon = WorkerDaemon::Start(options);
-  if (!daemon.ok()) return 1;
-  while (true) pause();
-}
-
 }  // namespace
 }  // namespace miniray::train
 
-int main(int argc, char** argv) {
-  miniray::Init(argc, argv);
-  if (const char* what = std::getenv(miniray::train::kNodeVariable)) {
-    return miniray::train::BeNode(what);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+NODE_PROCESS_TEST_MAIN()

@@ -85,8 +85,7 @@ class DistributedModule {
   // all of them rank 0's values, and begins to reduce gradients. A collective
   // call; all ranks get an error if any does. Parameters must stay those that
   // they are: no to(dtype), no register_parameter, and no torch::load
-  // afterwards, which takes the averaging away without a word (LoadTraining
-  // does not).
+  // afterwards, though LoadTraining may be; see CheckHooks.
   //
   // group: started. module: on the CPU, dense parameters.
   //

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -502,11 +501,5 @@ TEST_F(TorchTrainerFailureTest, ASignalEndsTrainingWithACheckpoint) {
 }  // namespace
 }  // namespace miniray::train
 
-int main(int argc, char** argv) {
-  miniray::Init(argc, argv);
-  if (const char* what = std::getenv(miniray::train::kDriverVariable)) {
-    return miniray::train::Drive(what);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+SPAWNED_PROCESS_TEST_MAIN(miniray::train::kDriverVariable,
+                          miniray::train::Drive)

@@ -2,17 +2,14 @@
 // own, which join and are killed.
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -21,8 +18,8 @@
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
-#include "tests/train/driver_process.h"
 #include "tests/train/functions/walk.h"
+#include "tests/train/node_process.h"
 #include "train/functions/torch_trainer.h"
 
 namespace miniray::train {
@@ -35,10 +32,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-// With this in its environment (head's address, folder, CPUs), the test's
-// executable is a node.
-constexpr char kNodeVariable[] = "GROWTH_TEST_NODE";
 
 // Reports from one checkpoint to the next, where there are few of them. The
 // look for room, once a second, comes within kLookReports of them.
@@ -112,12 +105,11 @@ class TorchTrainerGrowthTest : public ::testing::Test {
       : nodes_({.node_cpus = {1}, .head = {.lease = absl::Seconds(2)}}) {}
 
   // Another one, in a process of its own.
-  std::unique_ptr<DriverProcess> Node(const std::string& name, int cpus) {
+  std::unique_ptr<NodeProcess> Node(const std::string& name, int cpus) {
     const auto num_ever = [&] { return nodes_.head().GetState().nodes_size(); };
     const int before = num_ever();
-    auto node = std::make_unique<DriverProcess>(
-        kNodeVariable, absl::StrCat(nodes_.address(), " ", temp_.path(), "/",
-                                    name, " ", cpus));
+    auto node =
+        std::make_unique<NodeProcess>(nodes_.address(), temp_ / name, cpus);
     EXPECT_TRUE(
         Eventually([&] { return num_ever() > before; }, absl::Seconds(30)));
     return node;
@@ -186,7 +178,7 @@ TEST_F(TorchTrainerGrowthTest, ItGrowsWhileItTrainsWhenANodeJoins) {
     SCOPED_TRACE(has_folder);
     TorchTrainerOptions options = Options(1, 4);
     if (!has_folder) options.run.storage_path.clear();
-    std::unique_ptr<DriverProcess> node;
+    std::unique_ptr<NodeProcess> node;
     int grown = -1;
     *events_ = AtEvent();
     events_->at_report = [&](TrainContext& context, const EpochResult& result) {
@@ -226,7 +218,7 @@ TEST_F(TorchTrainerGrowthTest, ItGrowsAgainAndShrinksWhenANodeIsLost) {
   TorchTrainerOptions options = Options(1, 3);
   options.run.failure.max_failures = -1;
   options.run.abort_timeout = absl::Milliseconds(500);
-  std::unique_ptr<DriverProcess> first, second;
+  std::unique_ptr<NodeProcess> first, second;
   int grown = -1;
   int shrunk = -1;
   events_->at_report = [&](TrainContext& context, const EpochResult& result) {
@@ -252,7 +244,7 @@ TEST_F(TorchTrainerGrowthTest, ItGrowsAgainAndShrinksWhenANodeIsLost) {
 TEST_F(TorchTrainerGrowthTest, ItGrowsBehindACheckpointOnly) {
   TorchTrainerOptions options = Options(1, 2);
   options.config.Set("save_every", 7);
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   int grown = -1;
   events_->at_report = [&](TrainContext& context, const EpochResult& result) {
     if (result.epoch == 8) node = Node("a", 1);
@@ -269,7 +261,7 @@ TEST_F(TorchTrainerGrowthTest, ItGrowsBehindACheckpointOnly) {
 TEST_F(TorchTrainerGrowthTest, WithoutCheckpointsItNeverGrowsNorAsksForRoom) {
   TorchTrainerOptions options = Options(1, 2);
   options.config.Set("save_every", 1'000'000);
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   events_->at_report = [&](TrainContext& context, const EpochResult& result) {
     if (result.epoch == 2) node = Node("a", 1);
     if (result.epoch == 80) context.RequestStop();
@@ -285,7 +277,7 @@ TEST_F(TorchTrainerGrowthTest, WithoutCheckpointsItNeverGrowsNorAsksForRoom) {
 
 TEST_F(TorchTrainerGrowthTest, ItDoesNotGrowFromACheckpointThatIsNotWritten) {
   TorchTrainerOptions options = Options(1, 2);
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   int alive_at = -1;
   int first_written = -1;
   int grown = -1;
@@ -328,7 +320,7 @@ TEST_F(TorchTrainerGrowthTest, WhoEndsTrainingAtThatReportEndsIt) {
     TorchTrainerOptions options =
         SlowOptions(1, 2, by == "function" ? last + 1 : 2000);
     options.run.name = by;
-    std::unique_ptr<DriverProcess> node;
+    std::unique_ptr<NodeProcess> node;
     *events_ = AtEvent();
     events_->at_report = [&](TrainContext& context, const EpochResult& result) {
       if (result.epoch == last - kLookReports - 1) {
@@ -368,11 +360,11 @@ TEST_F(TorchTrainerGrowthTest, WhoEndsTrainingAtThatReportEndsIt) {
 }
 
 TEST_F(TorchTrainerGrowthTest, ARankThatDiesAtThatReportIsOneFailure) {
-  std::unique_ptr<DriverProcess> base = Node("base", 1);
+  std::unique_ptr<NodeProcess> base = Node("base", 1);
   TorchTrainerOptions options = SlowOptions(2, 3);
   options.run.failure.max_failures = 1;
   const int last = 2 * kSaveEvery - 1;
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   int grown = -1;
   events_->at_report = [&](TrainContext& context, const EpochResult& result) {
     if (result.epoch == last - kLookReports - 1) {
@@ -401,7 +393,7 @@ TEST_F(TorchTrainerGrowthTest, ARankThatDiesAtThatReportIsOneFailure) {
 TEST_F(TorchTrainerGrowthTest, AFurtherWorkerThatIsLostBeforeThatIsNoFailure) {
   TorchTrainerOptions options = SlowOptions(1, 2);
   const int last = 2 * kSaveEvery - 1;
-  std::unique_ptr<DriverProcess> node;
+  std::unique_ptr<NodeProcess> node;
   int grown = -1;
   events_->at_report = [&](TrainContext& context, const EpochResult& result) {
     if (result.epoch == last - kLookReports - 1) {
@@ -422,28 +414,7 @@ TEST_F(TorchTrainerGrowthTest, AFurtherWorkerThatIsLostBeforeThatIsNoFailure) {
   EXPECT_EQ(result->metrics().at("generation"), 1);
 }
 
-// A node of its own process, until it is killed.
-int BeNode(const std::string& what) {
-  const std::vector<std::string> words = absl::StrSplit(what, ' ');
-  WorkerDaemon::Options options;
-  options.head_address = words.at(0);
-  options.session_dir = words.at(1);
-  double cpus = 0;
-  if (!absl::SimpleAtod(words.at(2), &cpus)) return 1;
-  (*options.resources.mutable_quantity())["CPU"] = cpus;
-  const auto daemon = WorkerDaemon::Start(options);
-  if (!daemon.ok()) return 1;
-  while (true) pause();
-}
-
 }  // namespace
 }  // namespace miniray::train
 
-int main(int argc, char** argv) {
-  miniray::Init(argc, argv);
-  if (const char* what = std::getenv(miniray::train::kNodeVariable)) {
-    return miniray::train::BeNode(what);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+NODE_PROCESS_TEST_MAIN()
