@@ -383,7 +383,10 @@ TEST_F(ShardedServerTest, AnImportThatOneShardHasIsFinishedByTheNextCall) {
                     .CallByName<void>("CommitPart", states->id)
                     .Get()
                     .ok());
+    // Until its process has ended it may still answer.
+    const int64_t pid = nodes_.Info(server).pid();
     ASSERT_TRUE(server.Kill(/*no_restart=*/false).ok());
+    ASSERT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
     const auto weights = server.With({.max_retries = -1})
                              .Call<&ParameterServer::PullWeights>()
                              .Get();
