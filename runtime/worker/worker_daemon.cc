@@ -340,6 +340,14 @@ absl::StatusOr<std::unique_ptr<WorkerDaemon>> WorkerDaemon::Start(
   if (node_ip.empty()) {
     MR_ASSIGN_OR_RETURN(node_ip, LocalAddressTowards(head));
   }
+  // What runs here asks its callers for the same token.
+  if (options.token.empty() && !IsLoopback(node_ip)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a node that listens on ", node_ip,
+        ", which other machines may reach, needs a token: set MINIRAY_TOKEN to "
+        "the cluster's, or give --token_file; a head on loopback has one if it "
+        "is started with either"));
+  }
   auto daemon =
       std::make_unique<WorkerDaemonImpl>(std::move(options), head, node_ip);
   MR_RETURN_IF_ERROR(daemon->Begin());

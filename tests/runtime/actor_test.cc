@@ -16,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -510,6 +511,21 @@ TEST(ActorTest, ATokenIsCheckedOnEveryPath) {
   ASSERT_TRUE(driver.ok()) << driver.status();
   auto counter = driver->CreateActor<Counter>({}, 1);
   EXPECT_EQ(*counter->Call<&Counter::Get>().Get(), 1);
+}
+
+// Its head may do without one: it listens on loopback.
+TEST(ActorTest, ANodeBeyondLoopbackNeedsAToken) {
+  TestCluster cluster({.node_cpus = {}});
+  for (const char* ip : {"0.0.0.0", "::", "192.0.2.1"}) {
+    const auto node =
+        WorkerDaemon::Start({.head_address = cluster.address(),
+                             .node_ip = ip,
+                             .session_dir = cluster.NodeFolder(0)});
+    EXPECT_THAT(node, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr(ip), HasSubstr("needs a token"),
+                                     HasSubstr("MINIRAY_TOKEN"))));
+  }
+  EXPECT_EQ(cluster.head().GetState().nodes_size(), 0);
 }
 
 TEST(ActorTest, AJobIdBelongsToOneDriverAtATime) {

@@ -75,7 +75,8 @@ A worker daemon:
                       machine's); those least recently used go to disk then
   --object_spill_dir DIR   ... into this folder (default: in the session's)
   --node_ip IP        where its actors listen (default: the address from which
-                      this machine reaches the head)
+                      this machine reaches the head); beyond loopback the
+                      cluster needs a token
   --fence_after TIME  without a word of the head for so long it ends what it
                       runs, which a living head has started elsewhere (default:
                       three leases)
