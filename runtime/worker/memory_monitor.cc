@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -25,6 +26,10 @@ namespace {
 constexpr absl::Duration kMinBetweenKills = absl::Seconds(1);
 // While memory still falls; a machine that swaps may take long.
 constexpr absl::Duration kMaxBetweenKills = absl::Seconds(10);
+
+// Of less, it is not looked at whether others have it too: that takes the
+// kernel a while.
+constexpr int64_t kMuchShared = 16 << 20;
 
 // "NAME: 123 kB" or "NAME 123" in lines of text; 0: it is not there.
 int64_t Field(absl::string_view text, absl::string_view name, int64_t unit) {
@@ -93,19 +98,32 @@ pid_t GroupOf(const std::string& pid) {
 int64_t MemoryOf(const std::string& pid) {
   const std::string status =
       ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or("");
-  return Field(status, "RssAnon", 1024) + Field(status, "RssShmem", 1024);
+  int64_t shared = Field(status, "RssShmem", 1024);
+  if (shared >= kMuchShared) {
+    // Values of the node's store, and what actors lend each other: the end of
+    // one of those who have it frees nothing, so each counts for its part.
+    const std::string sums =
+        ReadFile(absl::StrCat("/proc/", pid, "/smaps_rollup")).value_or("");
+    // A kernel before 5.3 does not tell.
+    if (absl::StrContains(sums, "Pss_Shmem")) {
+      shared = Field(sums, "Pss_Shmem", 1024);
+    }
+  }
+  return Field(status, "RssAnon", 1024) + shared;
 }
 
-// Memory by process group.
-std::map<pid_t, int64_t> MemoryByGroup() {
+// Memory by process group, of those of the victims.
+std::map<pid_t, int64_t> MemoryByGroup(
+    const std::vector<MemoryMonitor::Victim>& victims) {
   std::map<pid_t, int64_t> memory;
+  for (const MemoryMonitor::Victim& victim : victims) memory[victim.group] = 0;
   DIR* const dir = opendir("/proc");
   if (dir == nullptr) return memory;
   while (const dirent* entry = readdir(dir)) {
     pid_t pid = 0;
     if (!absl::SimpleAtoi(entry->d_name, &pid)) continue;
-    const pid_t group = GroupOf(entry->d_name);
-    if (group > 0) memory[group] += MemoryOf(entry->d_name);
+    const auto it = memory.find(GroupOf(entry->d_name));
+    if (it != memory.end()) it->second += MemoryOf(entry->d_name);
   }
   closedir(dir);
   return memory;
@@ -176,15 +194,15 @@ void MemoryMonitor::Loop() {
 }
 
 void MemoryMonitor::KillLargest(const MemoryReading& reading) {
-  const std::map<pid_t, int64_t> memory = MemoryByGroup();
   const std::vector<Victim> victims = callbacks_.list();
+  const std::map<pid_t, int64_t> memory = MemoryByGroup(victims);
   const Victim* largest = nullptr;
   int64_t largest_bytes = 0;
   for (const Victim& victim : victims) {
-    const auto it = memory.find(victim.group);
-    if (it == memory.end() || it->second <= largest_bytes) continue;
+    const int64_t bytes = memory.at(victim.group);
+    if (bytes <= largest_bytes) continue;
     largest = &victim;
-    largest_bytes = it->second;
+    largest_bytes = bytes;
   }
   if (largest == nullptr) return;  // It is not the actors'.
   const std::string cause = absl::StrFormat(

@@ -6,13 +6,16 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/objects/memory_file.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -21,18 +24,39 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A process group of its own that has touched so much memory.
+constexpr size_t kPageBytes = 4096;
+
+// A process group of its own that has taken memory.
 class Hog {
  public:
-  explicit Hog(size_t bytes) {
+  // Has touched so much of its own.
+  explicit Hog(size_t bytes)
+      : Hog([bytes] {
+          void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          memset(memory, 1, bytes);
+        }) {}
+  // Has read all of what others have too.
+  explicit Hog(absl::string_view shared)
+      : Hog([shared] {
+          for (size_t i = 0; i < shared.size(); i += kPageBytes) {
+            (void)*static_cast<const volatile char*>(&shared[i]);
+          }
+        }) {}
+  ~Hog() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  explicit Hog(const std::function<void()>& take) {
     int ready[2];
     EXPECT_EQ(pipe(ready), 0);
     pid_ = fork();
     if (pid_ == 0) {
       setpgid(0, 0);
-      void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      memset(memory, 1, bytes);
+      take();
       if (write(ready[1], "y", 1) != 1) _exit(1);
       while (true) pause();
     }
@@ -41,13 +65,7 @@ class Hog {
     close(ready[0]);
     close(ready[1]);
   }
-  ~Hog() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  pid_t pid() const { return pid_; }
 
- private:
   pid_t pid_ = 0;
 };
 
@@ -116,6 +134,34 @@ TEST_F(MemoryMonitorTest, KillsWhoeverWouldFreeMost) {
   EXPECT_EQ(killed_[0], "large");
   EXPECT_THAT(causes_[0], AllOf(HasSubstr("killed for memory: used "),
                                 HasSubstr("(limit 90%); the actor used ")));
+}
+
+// A value of the node's store: whoever of its readers ended, it would stay.
+TEST_F(MemoryMonitorTest, WhatManyHaveCountsForEachInPart) {
+  constexpr size_t kMegabyte = 1 << 20, kBytes = 64 * kMegabyte;
+  const auto value = MemoryFile::Create(kBytes);
+  ASSERT_TRUE(value.ok()) << value.status();
+  const std::string megabyte(kMegabyte, 'v');
+  for (size_t i = 0; i < kBytes; i += kMegabyte) {
+    ASSERT_TRUE((*value)->Append(megabyte).ok());
+  }
+  ASSERT_TRUE((*value)->Seal().ok());
+  // Here none of it is touched.
+  const auto mapped = (*value)->Map();
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  const absl::string_view all(mapped->get(), kBytes);
+  const Hog first(all), second(all), third(all), fourth(all);
+  const Hog own(kBytes / 2);
+  MemoryMonitor monitor(Options(), Callbacks({{"first", first.pid()},
+                                              {"second", second.pid()},
+                                              {"third", third.pid()},
+                                              {"fourth", fourth.pid()},
+                                              {"own", own.pid()}}));
+  Set(95, 100);
+  ASSERT_TRUE(Eventually([&] { return Kills() == 1; }));
+  Set(50, 100);
+  absl::MutexLock lock(&mu_);
+  EXPECT_EQ(killed_[0], "own");
 }
 
 TEST_F(MemoryMonitorTest, WaitsUntilWhatAKillFreedIsFree) {
