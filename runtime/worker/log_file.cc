@@ -73,6 +73,47 @@ int64_t Inode(const std::string& path) {
   return stat(path.c_str(), &st) == 0 ? static_cast<int64_t>(st.st_ino) : -1;
 }
 
+// Where a log's file that is open stands among the others.
+struct Place {
+  int index = -1;    // As of RotatedPath; -1: it is gone, or none is open.
+  int oldest = -1;   // Of all that are there; -1: there are none.
+  int64_t size = 0;  // Of the one that is open.
+};
+
+// Holds as long as the lock of Dropped: rotations move files. Errors: those of
+// the system.
+absl::StatusOr<Place> FindPlace(const std::string& path, const ScopedFd& fd) {
+  Place place;
+  struct stat own = {};
+  if (fd.valid()) {
+    if (fstat(fd.get(), &own) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("stat ", path));
+    }
+    place.size = own.st_size;
+  }
+  for (int i = 0; i < kMaxFiles; ++i) {
+    const int64_t inode = Inode(RotatedPath(path, i));
+    if (inode < 0 && i > 0) break;
+    if (inode >= 0) place.oldest = i;
+    if (fd.valid() && inode == static_cast<int64_t>(own.st_ino)) {
+      place.index = i;
+    }
+  }
+  return place;
+}
+
+// How many bytes of a log stand before its file at `index`: all that is gone,
+// and the files from the oldest to that one.
+int64_t BytesBefore(const Dropped& dropped, const std::string& path, int index,
+                    int oldest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(dropped.mu) {
+  const auto it = dropped.bytes.find(path);
+  int64_t bytes = it == dropped.bytes.end() ? 0 : it->second;
+  for (int i = oldest; i > index; --i) {
+    bytes += std::max<int64_t>(SizeOf(RotatedPath(path, i)), 0);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<LogFile> LogFile::Open(std::string path, Options options) {
@@ -242,17 +283,10 @@ absl::Status LogReader::StartAtTail(int64_t lines) {
 
 absl::StatusOr<ScopedFd> LogReader::OpenOlder() const {
   absl::MutexLock lock(&GetDropped().mu);
-  int index = 0;
-  if (fd_.valid()) {
-    // Where the open file is now: rotation may have moved it.
-    struct stat own = {};
-    if (fstat(fd_.get(), &own) != 0) return ErrnoStatus(errno, "stat");
-    int64_t inode;
-    do {
-      inode = Inode(RotatedPath(path_, index++));
-    } while (inode >= 0 && inode != static_cast<int64_t>(own.st_ino));
-    if (inode < 0) return ScopedFd();  // It is gone: there is none older.
-  }
+  MR_ASSIGN_OR_RETURN(const Place place, FindPlace(path_, fd_));
+  // It is gone: there is none older.
+  if (fd_.valid() && place.index < 0) return ScopedFd();
+  const int index = place.index + 1;
   ScopedFd fd(open(RotatedPath(path_, index).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid() && (index == 0 || errno != ENOENT)) {
     return ErrnoStatus(errno, absl::StrCat("open ", path_));
@@ -263,53 +297,27 @@ absl::StatusOr<ScopedFd> LogReader::OpenOlder() const {
 void LogReader::FindBegin() {
   Dropped& dropped = GetDropped();
   absl::MutexLock lock(&dropped.mu);
-  struct stat own = {};
-  if (fstat(fd_.get(), &own) != 0) return;
-  begin_ = 0;
-  if (const auto it = dropped.bytes.find(path_); it != dropped.bytes.end()) {
-    begin_ = it->second;
-  }
-  bool older = false;
-  for (int i = 0; i < kMaxFiles; ++i) {
-    const std::string path = RotatedPath(path_, i);
-    const int64_t size = SizeOf(path);
-    if (size < 0 && i > 0) break;
-    if (older) begin_ += std::max<int64_t>(size, 0);
-    older = older || Inode(path) == static_cast<int64_t>(own.st_ino);
-  }
+  const absl::StatusOr<Place> place = FindPlace(path_, fd_);
+  if (!place.ok()) return;
+  // One that is gone already was older than all.
+  begin_ = BytesBefore(dropped, path_,
+                       place->index < 0 ? place->oldest : place->index,
+                       place->oldest);
 }
 
 absl::StatusOr<bool> LogReader::OpenNext() {
   Dropped& dropped = GetDropped();
   absl::MutexLock lock(&dropped.mu);
-  // Where the open file is now: rotation may have moved it.
-  int index = -1, oldest = -1;
-  struct stat own = {};
-  if (fd_.valid() && fstat(fd_.get(), &own) != 0) {
-    return ErrnoStatus(errno, "stat");
-  }
-  for (int i = 0; i < kMaxFiles; ++i) {
-    const int64_t inode = Inode(RotatedPath(path_, i));
-    if (inode < 0 && i > 0) break;
-    if (inode >= 0) oldest = i;
-    if (fd_.valid() && inode == static_cast<int64_t>(own.st_ino)) index = i;
-  }
-  if (index == 0) return false;
-  if (oldest < 0) return false;  // All are gone.
+  MR_ASSIGN_OR_RETURN(const Place place, FindPlace(path_, fd_));
+  if (place.index == 0) return false;
+  if (place.oldest < 0) return false;  // All are gone.
   // One that is gone already was older than all.
-  const int next = index > 0 ? index - 1 : oldest;
+  const int next = place.index > 0 ? place.index - 1 : place.oldest;
   ScopedFd fd(open(RotatedPath(path_, next).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) return false;  // About to be made.
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path_));
-  // Where the file begins: behind all that is gone and all that is older.
-  int64_t begin = 0;
-  if (const auto it = dropped.bytes.find(path_); it != dropped.bytes.end()) {
-    begin = it->second;
-  }
-  for (int i = oldest; i > next; --i) {
-    begin += std::max<int64_t>(SizeOf(RotatedPath(path_, i)), 0);
-  }
-  const int64_t expected = fd_.valid() ? begin_ + own.st_size : 0;
+  const int64_t begin = BytesBefore(dropped, path_, next, place.oldest);
+  const int64_t expected = fd_.valid() ? begin_ + place.size : 0;
   lost_ += std::max<int64_t>(begin - expected, 0);
   begin_ = begin;
   fd_ = std::move(fd);
