@@ -207,6 +207,26 @@ TEST(SemanticsTest, AnInfeasibleRequestIsShownAndFailsWithWhatTheNodesHave) {
               AllOf(HasSubstr("CPU 64"), HasSubstr("CPU 4")));
 }
 
+// The same of a submitted program.
+TEST(SemanticsTest, AnInfeasibleJobSaysSoAndFailsWithWhatTheNodesHave) {
+  RealCluster cluster({.head_flags = {"--infeasible_timeout=3s"}});
+  const std::string miniray = BuiltProgram("tools/miniray");
+  const RunResult job = cluster.tree().Run(
+      {miniray, "submit", "--address", cluster.address(), "--job_id=j",
+       "--num_cpus=64", "--timeout=60", "--", "true"});
+  EXPECT_EQ(job.exit_code, 1) << job.err;
+  EXPECT_THAT(job.err,
+              AllOf(HasSubstr("job j waits for CPU 64: no node has that much"),
+                    HasSubstr("job j failed: cannot be placed: it asks for "
+                              "CPU 64, but "),
+                    HasSubstr("CPU 4")));
+  EXPECT_EQ(job.out, "");
+  const RunResult state = cluster.tree().Run(
+      {miniray, "job", "status", "j", "--address", cluster.address()});
+  EXPECT_THAT(state.out,
+              AllOf(HasSubstr("failed"), HasSubstr("cannot be placed")));
+}
+
 // "name taken"
 TEST(SemanticsTest, ANameIsTakenWhileItsActorLivesAndFreeAtOnceAfterwards) {
   RealCluster cluster;
