@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -63,6 +65,52 @@ TEST_F(JobsTest, WhatCannotRunSaysWhy) {
   EXPECT_EQ(result.exit_code, 126);
   EXPECT_THAT(result.err, AllOf(HasSubstr("could not be started"),
                                 HasSubstr("Exec format error")));
+}
+
+// Where this process has a shared library from; empty: it has none of that
+// name.
+std::string PathOfLibrary(const std::string& name) {
+  const std::string maps = ReadFile("/proc/self/maps").value_or("");
+  const size_t at = maps.find("/" + name);
+  if (at == std::string::npos) return "";
+  const size_t begin = maps.rfind(' ', at) + 1;
+  return maps.substr(begin, maps.find('\n', at) - begin);
+}
+
+// It needs a library by a name that is found here, and not on the node.
+TEST_F(JobsTest, ALibraryThatTheNodeLacksIsNamed) {
+  const std::string library = PathOfLibrary("libstdc++.so.6");
+  ASSERT_NE(library, "");
+  const auto built = ReadFile(RunfilePath("tests/tools/job_program"));
+  ASSERT_TRUE(built.ok()) << built.status();
+  const std::string renamed =
+      absl::StrReplaceAll(*built, {{"libstdc++.so.6", "libstdc--.so.6"}});
+  ASSERT_NE(renamed, *built);
+  const std::string program = runtime_dir() + "/program";
+  ASSERT_TRUE(WriteFileAtomically(program, renamed, 0755).ok());
+  const std::string folder = runtime_dir() + "/libraries";
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  std::filesystem::create_symlink(library, folder + "/libstdc--.so.6");
+
+  CommandResult result =
+      Run({"submit", "--job_id=j", "--", program, "nothing"});
+  EXPECT_EQ(result.exit_code, 127);
+  EXPECT_THAT(
+      result.err,
+      AllOf(HasSubstr("job j failed"),
+            HasSubstr("libstdc--.so.6: cannot open shared object file")));
+
+  // The actor of a driver that has it.
+  setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
+  Program driver(program, {"say", "hello"});
+  unsetenv("LD_LIBRARY_PATH");
+  result = driver.Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(
+      result.err,
+      AllOf(HasSubstr("UNAVAILABLE: "), HasSubstr("Talker"),
+            HasSubstr("exited with code 127"),
+            HasSubstr("libstdc--.so.6: cannot open shared object file")));
 }
 
 TEST_F(JobsTest, Environment) {

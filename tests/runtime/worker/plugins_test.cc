@@ -153,6 +153,22 @@ TEST_F(PluginsTest, AnotherArchitectureIsNamed) {
   }
 }
 
+TEST_F(PluginsTest, AMissingLibraryIsNamed) {
+  const std::string bytes = *ReadFile(Built("libguest_plugin.so"));
+  const std::string renamed =
+      absl::StrReplaceAll(bytes, {{"libstdc++.so.6", "libstdc--.so.6"}});
+  ASSERT_NE(renamed, bytes);
+  const std::string path = Write("libneedy.so", renamed);
+  for (const std::string& message :
+       {internal::LoadPlugin(path, "libgiven.so").ToString(),
+        RefusalOnTheNode(path)}) {
+    EXPECT_THAT(
+        message,
+        AllOf(HasSubstr("plug-in libgiven.so"),
+              HasSubstr("libstdc--.so.6: cannot open shared object file")));
+  }
+}
+
 TEST_F(PluginsTest, WhatIsNoPluginIsRefused) {
   EXPECT_THAT(
       internal::LoadPlugin(Built("libno_plugin.so"), "a").ToString(),
