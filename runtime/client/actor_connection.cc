@@ -289,7 +289,10 @@ void ActorConnection::OnSession(const SessionMessage& session,
     session_id_ = id;  // It goes on, from the beginning.
   }
   established_ = true;
-  // What did not arrive is sent again, what was not wanted by then not.
+  // What did not arrive is sent again, what was not wanted by then not. The
+  // numbers of what did not arrive are given anew, so none of them may stay
+  // among those to be cancelled.
+  cancelled_.clear();
   std::vector<std::unique_ptr<PendingCall>> missing;
   for (auto& call : TakeSent()) {
     const uint64_t id = call->id;

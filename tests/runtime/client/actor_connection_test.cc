@@ -503,6 +503,28 @@ TEST_P(ActorConnectionTest, CancelledCallsDoNotRunOrSeeIt) {
   EXPECT_THAT(Runs(1), testing::ElementsAre(2));
 }
 
+TEST_P(ActorConnectionTest, WhatIsCancelledWhileTheLinkIsAwayCancelsNoOther) {
+  auto connection = Connect();
+  ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+  // Both are sent and do not arrive, so the second gets the first one's number.
+  proxy_->Hold(true);
+  auto cancelled = connection->Call(Record(1, 10));
+  auto other = connection->Call(Record(1, 2));
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  proxy_->Hold(false);
+  const absl::Time deadline = absl::Now() + kLong;
+  while (proxy_->refused() == 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  ASSERT_GT(proxy_->refused(), 0);
+  cancelled->Cancel();
+  proxy_->Refuse(false);
+  EXPECT_THAT(cancelled->Wait(kLong), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(Number(other), IsOkAndHolds(2));
+  EXPECT_THAT(Runs(1), testing::ElementsAre(1, 2));
+}
+
 TEST_P(ActorConnectionTest, ACallIsCancelledBeforeItIsSentAndOverABrokenLink) {
   head_->SetDown(true);
   auto connection = Connect();
