@@ -19,6 +19,7 @@
 namespace miniray {
 namespace internal {
 
+class CallQueue;
 class CallSession;
 
 // A call on its way through the actor. Owned by its queue, then by the thread
@@ -27,10 +28,12 @@ struct QueuedCall {
   enum class State { kQueued, kRunning, kCancelled };
 
   std::shared_ptr<CallSession> session;
+  CallQueue* queue = nullptr;
   CallMessage message;
   uint64_t bytes = 0;
   int64_t arrival_unix_us = 0;
-  // kQueued goes to one of the others, once: who changes it has the call.
+  // kQueued goes to one of the others, once: who makes it kRunning has the
+  // call. A cancelled one may be gone at once, with its queue or its thread.
   std::atomic<State> state = State::kQueued;
   // Of a running call: it is wanted no more.
   std::atomic<bool> cancelled = false;
@@ -54,6 +57,10 @@ class CallQueue {
   // aside until Resume.
   std::unique_ptr<QueuedCall> Pop(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // A call in here, of so many bytes, was cancelled. It goes with the next Pop
+  // that comes to it, or when such calls are many.
+  void OnCancelled(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+
   // The session is no longer stalled: its calls come first, in their order.
   void Resume(const CallSession* session) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -61,7 +68,10 @@ class CallQueue {
   Calls Close() ABSL_LOCKS_EXCLUDED(mu_);
 
   bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
+  // With cancelled ones.
   size_t size() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Without; looks at each.
+  size_t waiting() const ABSL_LOCKS_EXCLUDED(mu_);
   // Threads that wait in Pop.
   int idle() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -70,6 +80,9 @@ class CallQueue {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   int idle_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<std::unique_ptr<QueuedCall>> calls_ ABSL_GUARDED_BY(mu_);
+  // Since they were last taken out, and at most.
+  size_t cancelled_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t cancelled_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<const CallSession*, std::deque<std::unique_ptr<QueuedCall>>> parked_
       ABSL_GUARDED_BY(mu_);
 };

@@ -126,6 +126,7 @@ absl::Status CallSession::Accept(CallFrame* frame, uint64_t bytes,
     }
     auto call = std::make_unique<QueuedCall>();
     call->session = shared_from_this();
+    call->queue = *next;
     call->bytes = each;
     for (const absl::Cord& arg : message.args) {
       call->bytes = std::max<uint64_t>(call->bytes, arg.size());
@@ -146,12 +147,15 @@ void CallSession::CancelCall(uint64_t call_id) {
   auto it = pending_.find(call_id);
   if (it == pending_.end()) return;
   QueuedCall* const call = it->second;
+  CallQueue* const queue = call->queue;
+  const uint64_t bytes = call->bytes;
   if (!call->Take(QueuedCall::State::kCancelled)) {
     call->cancelled.store(true, std::memory_order_relaxed);
     return;
   }
-  pending_bytes_ -= call->bytes;
+  pending_bytes_ -= bytes;
   pending_.erase(it);
+  queue->OnCancelled(bytes);
   Refuse(call_id, absl::CancelledError("cancelled before it ran"));
 }
 

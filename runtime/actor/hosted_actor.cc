@@ -518,7 +518,7 @@ v1::InspectResponse HostedActor::Inspect() const {
   response.set_calls_done(calls_done_.load(std::memory_order_relaxed));
   response.set_calls_failed(calls_failed_.load(std::memory_order_relaxed));
   uint64_t waiting = 0;
-  for (const auto& group : groups_) waiting += group->queue.size();
+  for (const auto& group : groups_) waiting += group->queue.waiting();
   response.set_calls_waiting(waiting);
   response.set_kept_objects(kept_.count());
   response.set_kept_bytes(kept_.bytes());

@@ -3,6 +3,7 @@
 
 #include "runtime/actor/call_session.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -151,6 +152,37 @@ TEST_F(CallSessionTest, CancelledAndRefusedCallsAreAnsweredAndDoNotRun) {
   EXPECT_THAT(stream->statuses[0], StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(stream->statuses[1],
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// While a method runs for long, nobody takes them out.
+TEST_F(CallSessionTest, CancelledCallsTakeNoMemoryFromThoseThatWait) {
+  auto stream = Attach(false);
+  uint64_t id = 0;
+  auto send = [&](size_t bytes) {
+    CallMessage call;
+    call.call_id = ++id;
+    call.method = "Run";
+    call.args = {absl::Cord(std::string(bytes, 'a'))};
+    session_->OnFrame(stream.get(), EncodeCall(call));
+    session_->OnWritten(stream.get(), true);
+  };
+  for (int i = 0; i < 10; ++i) send(1);
+  for (int i = 0; i < 100; ++i) {
+    send(int64_t{4} << 20);
+    session_->OnFrame(stream.get(), Frame({}, {}, {id}));
+    session_->OnWritten(stream.get(), true);
+    EXPECT_LT(queue_.size(), 10u + 4u);
+    EXPECT_EQ(queue_.waiting(), 10u);
+  }
+  for (int i = 0; i < 10000; ++i) {
+    send(1);
+    session_->OnFrame(stream.get(), Frame({}, {}, {id}));
+    session_->OnWritten(stream.get(), true);
+    ASSERT_LT(queue_.size(), 10u + 64u + 4u);
+  }
+  EXPECT_EQ(queue_.waiting(), 10u);
+  for (uint64_t i = 1; i <= 10; ++i) EXPECT_EQ(RunNext(), i);
+  EXPECT_EQ(RunNext(), 0u);
 }
 
 TEST_F(CallSessionTest, ReadingPausesWhileTooMuchWaits) {
