@@ -24,6 +24,7 @@ class WorkerDaemon {
  public:
   struct Options {
     std::string head_address;  // HOST:PORT
+    // Of the cluster. May be empty only where actors listen on loopback.
     std::string token;
     v1::Resources resources;                    // "CPU" etc.
     std::map<std::string, std::string> labels;  // For placement.
@@ -83,8 +84,9 @@ class WorkerDaemon {
   // CANCELLED, `cancelled` said so. UNAUTHENTICATED, the token is wrong.
   // UNIMPLEMENTED, the head is of another version. INVALID_ARGUMENT, not an
   // address; or GPUs that cannot be had: $CUDA_VISIBLE_DEVICES names fewer than
-  // `resources` has, or one of them twice. Call it before the process starts
-  // threads that fork.
+  // `resources` has, or one of them twice. FAILED_PRECONDITION, no token, and
+  // an address that is not loopback. Call it before the process starts threads
+  // that fork.
   static absl::StatusOr<std::unique_ptr<WorkerDaemon>> Start(Options options);
 
   virtual ~WorkerDaemon() = default;
