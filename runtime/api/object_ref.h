@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/client/call_state.h"
 #include "runtime/wire/adoption.h"
@@ -158,18 +159,20 @@ std::vector<size_t> Wait(const std::vector<ObjectRef<T>>& refs,
 }
 
 // Blocks until all are done or one has failed, and returns all results in
-// order. Errors: of the first failure seen; the other calls go on.
+// order; what lies elsewhere is fetched in the same time. Errors: of the first
+// failure seen; the other calls go on. DEADLINE_EXCEEDED, `timeout` passed.
 template <class T>
 absl::StatusOr<std::vector<T>> GetAll(
     const std::vector<ObjectRef<T>>& refs,
     absl::Duration timeout = absl::InfiniteDuration()) {
   std::vector<std::shared_ptr<internal::CallState>> states;
   for (const auto& ref : refs) states.push_back(ref.state());
+  const absl::Time deadline = absl::Now() + timeout;
   MR_RETURN_IF_ERROR(internal::WaitForAllOrFailure(states, timeout));
   std::vector<T> values;
   values.reserve(refs.size());
   for (const auto& ref : refs) {
-    MR_ASSIGN_OR_RETURN(T value, ref.Get());
+    MR_ASSIGN_OR_RETURN(T value, ref.Get(deadline - absl::Now()));
     values.push_back(std::move(value));
   }
   return values;

@@ -242,6 +242,9 @@ absl::StatusOr<FetchedValue> ObjectClient::FetchFromActor(
                        ", whose process is gone", info.ok() ? ": " : "",
                        info.ok() ? info->cause() : ""));
     }
+    if (absl::IsUnavailable(info.status()) && absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(info.status().message());
+    }
     MR_RETURN_IF_ERROR(info.status());
     const std::string what = absl::StrCat("fetch a result from the actor ",
                                           producer, " at ", info->address());
@@ -280,9 +283,13 @@ absl::StatusOr<FetchedValue> ObjectClient::FetchFromActor(
     const bool may_pass =
         absl::IsUnavailable(status) ||
         (absl::IsNotFound(status) && !std::exchange(was_missing, true));
-    if (!may_pass || now + pause >= deadline ||
-        now - trouble_since >= options_.reconnect_timeout) {
+    if (!may_pass || now - trouble_since >= options_.reconnect_timeout) {
       return Annotate(status, what);
+    }
+    // Nothing says that the value is lost.
+    if (now + pause >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(what, ": it did not come in time: ", status.message()));
     }
     absl::SleepFor(pause);
     pause = std::min(2 * pause, kMaxPause);

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -18,6 +20,7 @@
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/fault_injector.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -27,6 +30,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(50);
+// Before an actor out of reach is given up, by far.
+constexpr absl::Duration kSoon = absl::Seconds(10);
 constexpr char kMemoryVariable[] = "MINIRAY_SHARED_MEMORY_MB";
 
 // No two ranges of it are alike.
@@ -47,10 +52,11 @@ class Producer {
     return Text(size);
   }
   int64_t Size(const std::string& text) { return text.size(); }
+  int64_t Pid() { return getpid(); }
   void Die() { kill(getpid(), SIGKILL); }
 };
 MINIRAY_ACTOR(Producer, Constructor<>, &Producer::Make, &Producer::MakeAndExit,
-              &Producer::Size, &Producer::Die);
+              &Producer::Size, &Producer::Pid, &Producer::Die);
 
 class LargeResultsTest : public testing::Test {
  protected:
@@ -220,7 +226,36 @@ TEST_F(LargeResultsTest, AFetchEndsInTime) {
   const ActorHandle<Producer> producer = Create();
   auto made = producer.Call<&Producer::Make>(5'000'000);
   EXPECT_LT(Came(made), 500u);
-  EXPECT_FALSE(made.Get(absl::Milliseconds(300)).ok());
+  const absl::Time begin = absl::Now();
+  EXPECT_THAT(made.Get(absl::Milliseconds(300)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("Producer.Make"),
+                             HasSubstr("did not come in time"))));
+  EXPECT_LT(absl::Now() - begin, kSoon);
+}
+
+TEST_F(LargeResultsTest, AProducerThatStandsStillIsWaitedForInThatTimeAlone) {
+  const ActorHandle<Producer> producer = Create();
+  const auto pid = producer.Call<&Producer::Pid>().Get(kLong);
+  ASSERT_THAT(pid, IsOk());
+  std::vector<ObjectRef<std::string>> made;
+  for (const int64_t size : {1'000, 5'000'000}) {
+    made.push_back(producer.Call<&Producer::Make>(size));
+    (void)Came(made.back());
+  }
+  ASSERT_TRUE(StopProcess(*pid));
+  const absl::Time begin = absl::Now();
+  EXPECT_THAT(made[1].Get(absl::Milliseconds(300)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(GetAll(made, absl::Milliseconds(300)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_LT(absl::Now() - begin, kSoon);
+  ASSERT_EQ(kill(static_cast<pid_t>(*pid), SIGCONT), 0);
+  // Nothing was lost by that.
+  const auto values = GetAll(made, kLong);
+  ASSERT_THAT(values, IsOk());
+  EXPECT_EQ((*values)[0], Text(1'000));
+  EXPECT_EQ((*values)[1], Text(5'000'000));
 }
 
 }  // namespace
