@@ -1,5 +1,6 @@
 // Watches the memory of this machine, and has the actor process killed that
-// would free most before the kernel kills any.
+// would free most before the kernel kills any: with what it started in its
+// process group, and of memory that others have too, its part.
 
 #ifndef MINIRAY_RUNTIME_WORKER_MEMORY_MONITOR_H_
 #define MINIRAY_RUNTIME_WORKER_MEMORY_MONITOR_H_
