@@ -62,6 +62,14 @@ absl::Status AnyActorHandle::WaitReady(absl::Duration timeout) const {
   return client_->WaitUntilAlive(identity_, timeout);
 }
 
+absl::StatusOr<v1::InspectResponse> AnyActorHandle::Inspect(
+    absl::Duration timeout) const {
+  if (client_ == nullptr) {
+    return absl::FailedPreconditionError("empty actor handle");
+  }
+  return client_->Inspect(identity_, timeout);
+}
+
 absl::Status AnyActorHandle::Kill(bool no_restart) const {
   if (client_ == nullptr) {
     return absl::FailedPreconditionError("empty actor handle");

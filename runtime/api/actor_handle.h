@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "proto/actor.pb.h"
 #include "runtime/api/actor_macro.h"
 #include "runtime/api/object_ref.h"
 #include "runtime/client/client.h"
@@ -97,6 +99,14 @@ class AnyActorHandle {
   // (with the cause). DEADLINE_EXCEEDED (with what it waits for).
   absl::Status WaitReady(
       absl::Duration timeout = absl::InfiniteDuration()) const;
+
+  // How the actor fares: which methods run and since when, how many calls wait
+  // and were done. It answers beside whatever runs in it, and needs no
+  // concurrency group for that. Errors: UNAVAILABLE, it is not up (with the
+  // cause), or out of reach. DEADLINE_EXCEEDED, no answer within `timeout`.
+  // NOT_FOUND, it died so long ago that the head has forgotten it.
+  absl::StatusOr<v1::InspectResponse> Inspect(
+      absl::Duration timeout = absl::Seconds(10)) const;
 
   // Ends the actor. With no_restart = false only its process ends, and it comes
   // back if it has restarts left; one that waits for its first or next process

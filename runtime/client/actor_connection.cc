@@ -143,9 +143,10 @@ void ActorConnection::OnInfo(v1::ActorInfo info, Outcomes* outcomes) {
 }
 
 std::optional<v1::ActorInfo> ActorConnection::ConnectedInfo(
-    int32_t incarnation) const {
+    std::optional<int32_t> incarnation) const {
   absl::MutexLock lock(&mu_);
-  if (state_ != State::kConnected || incarnation_ != incarnation) {
+  if (state_ != State::kConnected ||
+      incarnation.value_or(incarnation_) != incarnation_) {
     return std::nullopt;
   }
   return info_;

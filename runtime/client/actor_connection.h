@@ -75,9 +75,10 @@ class ActorConnection : public CallOwner,
   // Takes no lock: whoever asks holds one that comes after ours.
   bool dead() const { return dead_; }
 
-  // The actor's record, if this process is connected to that process of it.
-  std::optional<v1::ActorInfo> ConnectedInfo(int32_t incarnation) const
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // The actor's record, if this process is connected to that process of it, or
+  // to any.
+  std::optional<v1::ActorInfo> ConnectedInfo(
+      std::optional<int32_t> incarnation) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // A result that stayed with the actor is needed no more.
   void Release(const std::string& session, const std::string& object_id)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +20,7 @@
 #include "runtime/client/actor_connection.h"
 #include "runtime/client/driver_session.h"
 #include "runtime/client/head_requests.h"
+#include "runtime/client/inspect_actor.h"
 #include "runtime/client/object_client.h"
 #include "runtime/client/program_packages.h"
 #include "runtime/link/transport.h"
@@ -189,6 +191,21 @@ class ClientImpl : public Client {
     }
   }
 
+  absl::StatusOr<v1::InspectResponse> Inspect(const ActorIdentity& actor,
+                                              absl::Duration timeout) override {
+    const absl::Time deadline = absl::Now() + timeout;
+    const absl::StatusOr<v1::ActorInfo> info =
+        LocateActor(actor.actor_id, std::nullopt, timeout);
+    if (head_.IsTooLate(info.status(), timeout)) {
+      return absl::DeadlineExceededError(info.status().message());
+    }
+    MR_RETURN_IF_ERROR(Annotate(info.status(), actor.ToString()));
+    absl::StatusOr<v1::InspectResponse> response =
+        InspectActor(*info, options_.token, channels_.get(), deadline);
+    MR_RETURN_IF_ERROR(Annotate(response.status(), actor.ToString()));
+    return response;
+  }
+
   std::shared_ptr<CallState> Call(const ActorIdentity& actor,
                                   CallRequest request) override {
     std::shared_ptr<ActorConnection> connection;
@@ -343,10 +360,10 @@ class ClientImpl : public Client {
   }
 
  private:
-  // Where a process of an actor is. The head need not be there if this process
-  // is connected to it.
+  // Where a process of an actor is: that one, or whichever. The head need not
+  // be there if this process is connected to it.
   absl::StatusOr<v1::ActorInfo> LocateActor(const std::string& id,
-                                            int32_t incarnation,
+                                            std::optional<int32_t> incarnation,
                                             absl::Duration timeout) {
     std::shared_ptr<ActorConnection> connection;
     {

@@ -13,6 +13,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "proto/actor.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
 #include "runtime/client/call_request.h"
@@ -71,6 +72,12 @@ class Client : public ObjectFetcher,
   // `timeout` has passed (DEADLINE_EXCEEDED with what it waits for).
   virtual absl::Status WaitUntilAlive(const ActorIdentity& actor,
                                       absl::Duration timeout) = 0;
+
+  // How the actor fares, as it says itself. Errors: UNAVAILABLE, it is not up,
+  // or out of reach. DEADLINE_EXCEEDED, no answer within `timeout`. NOT_FOUND,
+  // the head has forgotten it.
+  virtual absl::StatusOr<v1::InspectResponse> Inspect(
+      const ActorIdentity& actor, absl::Duration timeout) = 0;
 
   // Sends a call; never blocks on the network. max_pending_calls bounds the
   // calls of this process to that actor that have no reply yet: beyond it the

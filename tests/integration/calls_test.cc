@@ -1,6 +1,7 @@
 // GetAll, Wait, Cancel and ExitActor over several nodes, and an actor that can
 // be asked how it is while it trains: on a cluster of real processes.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -8,14 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
-#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "proto/actor.grpc.pb.h"
 #include "runtime/api/miniray.h"
-#include "runtime/rpc/channel.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"
 
 namespace miniray {
@@ -154,21 +156,80 @@ TEST_F(CallsTest, AnActorThatTrainsAnswersHowItIs) {
       EXPECT_THAT(workers_[i].Call<&Worker::Steps>().Get(kLong),
                   IsOkAndHolds(0));
     }
-    auto stub = v1::ActorService::NewStub(
-        MakeChannel(RealCluster::Info(driver_, workers_[i]).address()));
-    grpc::ClientContext context;
-    AddToken(&context, "");
-    v1::InspectRequest request;
-    request.set_actor_id(workers_[i].actor_id());
-    v1::InspectResponse response;
-    ASSERT_TRUE(stub->Inspect(&context, request, &response).ok());
-    ASSERT_EQ(response.running_size(), 1);
-    EXPECT_EQ(response.running(0).method(), "Train");
-    EXPECT_EQ(response.calls_waiting(), 1u);
-    EXPECT_GE(response.calls_done(), 20u);
+    const auto state = workers_[i].Inspect(kLong);
+    ASSERT_THAT(state, IsOk());
+    ASSERT_EQ(state->running_size(), 1);
+    EXPECT_EQ(state->running(0).method(), "Train");
+    EXPECT_EQ(state->calls_waiting(), 1u);
+    EXPECT_GE(state->calls_done(), 20u);
     EXPECT_FALSE(refs[i].ready());
     EXPECT_FALSE(queued.ready());
   }
+}
+
+// Its methods run one at a time, whatever is asked for.
+class Keeper {
+ public:
+  void Train() {
+    while (!ActorContext::Current()->cancelled()) usleep(1000);
+  }
+  int64_t Step() { return ++steps_; }
+  int64_t Pid() const { return getpid(); }
+  int64_t SaveState() const { return steps_; }
+  void RestoreState(int64_t steps) { steps_ = steps; }
+
+ private:
+  int64_t steps_ = 0;
+};
+MINIRAY_ACTOR(Keeper, Constructor<>, &Keeper::Train, &Keeper::Step,
+              &Keeper::Pid);
+
+TEST_F(CallsTest, WhoKeepsItsStateAnswersHowItIsToo) {
+  const auto keeper = driver_.CreateActor<Keeper>({.resources = {.cpu = 0}});
+  ASSERT_THAT(keeper, IsOk());
+  const auto pid = keeper->Call<&Keeper::Pid>().Get(kLong);
+  ASSERT_THAT(pid, IsOk());
+  auto training = keeper->Call<&Keeper::Train>();
+  auto queued = keeper->Call<&Keeper::Step>();
+  EXPECT_TRUE(Eventually([&] {
+    const auto state = keeper->Inspect(kLong);
+    EXPECT_THAT(state, IsOk());
+    return state.ok() && state->running_size() == 1 &&
+           state->running(0).method() == "Train" && state->calls_waiting() == 1;
+  }));
+  EXPECT_FALSE(queued.ready());
+  Cancel(training);
+  EXPECT_THAT(training.Get(kLong), IsOk());
+  EXPECT_THAT(queued.Get(kLong), IsOkAndHolds(1));
+  EXPECT_EQ(keeper->Inspect(kLong)->running_size(), 0);
+
+  ASSERT_TRUE(StopProcess(*pid));
+  EXPECT_THAT(keeper->Inspect(kShort),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("does not answer")));
+  ASSERT_EQ(kill(static_cast<pid_t>(*pid), SIGCONT), 0);
+  EXPECT_THAT(keeper->Inspect(kLong), IsOk());
+  ASSERT_THAT(keeper->Kill(), IsOk());
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(keeper->Inspect(kLong).status().ToString(),
+                             "the actor is dead: killed by request");
+  }));
+}
+
+// The head is not needed to ask an actor that this process calls.
+TEST_F(CallsTest, WithoutTheHeadAnActorAnswersHowItIs) {
+  const int64_t pid = workers_[0].Call<&Worker::Pid>().Get(kLong).value();
+  real_.KillHead();
+  const auto state = workers_[0].Inspect(kLong);
+  ASSERT_THAT(state, IsOk());
+  EXPECT_GE(state->calls_done(), 2u);
+  // Nobody knows of one that is gone; that takes no longer than it may.
+  ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+  ASSERT_TRUE(Eventually([&] { return !ProcessLives(pid); }));
+  const absl::Time begin = absl::Now();
+  EXPECT_FALSE(workers_[0].Inspect(absl::Seconds(1)).ok());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  real_.StartHead();
 }
 
 }  // namespace
