@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/wire/call_messages.h"
 
@@ -32,11 +33,17 @@ struct QueuedCall {
   CallMessage message;
   uint64_t bytes = 0;
   int64_t arrival_unix_us = 0;
+  // From then on its caller does not wait for it.
+  absl::Time deadline = absl::InfiniteFuture();
   // kQueued goes to one of the others, once: who makes it kRunning has the
   // call. A cancelled one may be gone at once, with its queue or its thread.
   std::atomic<State> state = State::kQueued;
   // Of a running call: it is wanted no more.
   std::atomic<bool> cancelled = false;
+
+  bool expired() const {
+    return deadline != absl::InfiniteFuture() && deadline <= absl::Now();
+  }
 
   bool Take(State next) {
     State expected = State::kQueued;

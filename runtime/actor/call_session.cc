@@ -1,6 +1,7 @@
 #include "runtime/actor/call_session.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -133,6 +134,12 @@ absl::Status CallSession::Accept(CallFrame* frame, uint64_t bytes,
     }
     call->message = std::move(message);
     call->arrival_unix_us = now;
+    if (const uint64_t left = call->message.time_left_us; left != 0) {
+      constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+      call->deadline =
+          absl::FromUnixMicros(now) +
+          absl::Microseconds(static_cast<int64_t>(std::min(left, kMost)));
+    }
     pending_.emplace(id, call.get());
     pending_bytes_ += call->bytes;
     if (batches->empty() || batches->back().queue != *next) {

@@ -65,7 +65,8 @@ class HostedActor::Lane : public CurrentActor {
   void Exit() override { exit_ = true; }
   bool CallCancelled() override {
     return running_ != nullptr &&
-           running_->cancelled.load(std::memory_order_relaxed);
+           (running_->cancelled.load(std::memory_order_relaxed) ||
+            running_->expired());
   }
 
   void Begin(QueuedCall* call) {
@@ -284,6 +285,17 @@ void HostedActor::Commit(std::vector<Held>* held) {
 }
 
 bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
+  if (call->expired()) {
+    // The caller's own cancellation may be late, as over a link that broke.
+    if (call->Take(QueuedCall::State::kCancelled)) {
+      ReplyMessage expired;
+      expired.call_id = call->message.call_id;
+      expired.status = absl::DeadlineExceededError(
+          "its timeout was over while it waited at the actor; it never runs");
+      call->session->Reply(*call, expired);
+    }
+    return false;
+  }
   if (!call->Take(QueuedCall::State::kRunning)) return false;
   call->session->OnRunning(call);
   lane->Begin(call);

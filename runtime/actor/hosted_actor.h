@@ -96,7 +96,8 @@ class HostedActor : public SessionOwner,
   absl::Status Restore();
   void Serve(Lane* lane);
   void ServeAndSave(Lane* lane);
-  // Runs the call; false if it was cancelled.
+  // Runs the call; false if it was cancelled, or came too late: then it has its
+  // reply.
   bool RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply);
   absl::StatusOr<absl::Cord> Invoke(const CallMessage& call);
   // Saves, and sends the replies that wait for it.

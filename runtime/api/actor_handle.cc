@@ -92,6 +92,7 @@ std::shared_ptr<internal::CallState> AnyActorHandle::Submit(
   request.keep_result = options.keep_result;
   request.max_retries = options.max_retries.value_or(identity_.max_retries);
   request.concurrency_group = options.concurrency_group;
+  request.timeout = options.timeout;
   if (request.max_retries < -1) {
     return FailedCall(method, absl::InvalidArgumentError(absl::StrCat(
                                   "max_retries = ", request.max_retries,

@@ -61,6 +61,12 @@ struct CallOptions {
   // here is gone; Get fetches it, and so does an actor that it is passed to,
   // straight from there. It is lost with that process.
   bool keep_result = false;
+  // The call has so long from now on, whatever it waits for; restarts and
+  // retries included. Then its ObjectRef fails with DEADLINE_EXCEEDED, and it
+  // is cancelled: one that has not begun never runs, a running one sees
+  // ActorContext::cancelled(), and its result is dropped. 0 or less: it fails
+  // at once.
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
 // An actor whose class the holder does not know: calls go by name and are

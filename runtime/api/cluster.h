@@ -295,7 +295,8 @@ class ActorContext {
 
   // --- Only in a thread that runs a method of the actor.
 
-  // The caller has called Cancel for the call that runs in this thread.
+  // Nobody waits for the call that runs in this thread: the caller has called
+  // Cancel for it, its CallOptions::timeout is over, or the actor is ending.
   bool cancelled() const;
 
   // Sends the actor's state to the head now. Errors: FAILED_PRECONDITION, the

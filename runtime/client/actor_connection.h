@@ -20,7 +20,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -162,6 +164,9 @@ class ActorConnection : public CallOwner,
   // Sees to it that the result that stayed with the actor is released.
   void HoldResult(CallState* call, const absl::Cord& reference)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Releases a result that stayed with the actor and that nobody waits for.
+  void DropResult(const absl::Cord& reference)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes in a frame.
   void Accept(ActorStream* stream, const absl::Cord& bytes, Outcomes* outcomes)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -188,6 +193,26 @@ class ActorConnection : public CallOwner,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(std::unique_ptr<PendingCall> call, const absl::Status& status,
             Outcomes* outcomes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What DescribeCall says.
+  std::string Describe(const PendingCall* call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // --- Calls with a timeout.
+  void WatchDeadline(const PendingCall& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The call has its outcome.
+  void ForgetDeadline(const PendingCall& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sees to it that OnTimer runs at the first deadline.
+  void SetTimer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnTimer(absl::Time due) ABSL_LOCKS_EXCLUDED(mu_);
+  // Fails the call. One that was sent stays in the session until its reply.
+  void Expire(const CallState* state, Outcomes* outcomes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static std::string NotDone(const PendingCall& call);
+  absl::Status ExpiredStatus(const PendingCall& call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   absl::Status CheckRoom(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !unsent_.empty() || !sent_.empty();
@@ -232,6 +257,11 @@ class ActorConnection : public CallOwner,
   absl::flat_hash_map<uint64_t, std::unique_ptr<PendingCall>> sent_
       ABSL_GUARDED_BY(mu_);
   uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // Those that have a deadline and no outcome.
+  std::set<std::pair<absl::Time, const CallState*>> deadlines_
+      ABSL_GUARDED_BY(mu_);
+  // When OnTimer will run: each was the first deadline once.
+  std::set<absl::Time> timers_ ABSL_GUARDED_BY(mu_);
   // The actor is to know that this process reads its memory.
   bool tell_reads_memory_ ABSL_GUARDED_BY(mu_) = false;
   // ... or that large results may stay with it.

@@ -37,9 +37,18 @@ constexpr size_t kMaxPendingCalls = 100000;
 // One call may be larger.
 constexpr uint64_t kMaxPendingBytes = uint64_t{4} << 30;
 
+// See Call.time_left_us.
+uint64_t TimeLeft(const PendingCall& call, absl::Time now) {
+  if (call.deadline == absl::InfiniteFuture()) return 0;
+  return std::max<int64_t>(absl::ToInt64Microseconds(call.deadline - now), 1);
+}
+
 }  // namespace
 
 std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
+  const absl::Time deadline = request.timeout == absl::InfiniteDuration()
+                                  ? absl::InfiniteFuture()
+                                  : absl::Now() + request.timeout;
   auto state = std::make_shared<CallState>(absl::StrCat(
       ShortClassName(actor_.class_name), ".", request.method, " on ",
       actor_.name.empty() ? actor_.actor_id
@@ -87,9 +96,15 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
   }
   call->retries_left = request.max_retries;
   call->patient = request.max_retries != 0;
+  call->keeps_result = request.keep_result;
+  call->timeout = request.timeout;
+  call->deadline = deadline;
   {
     absl::MutexLock lock(&mu_);
     if (refused.ok()) refused = CheckRoom(call->body.size());
+    if (refused.ok() && request.timeout <= absl::ZeroDuration()) {
+      refused = ExpiredStatus(*call);
+    }
     // Such calls do not wait for news.
     if (refused.ok() && !call->patient && state_ == State::kLooking &&
         info_.state() == v1::ACTOR_STATE_RESTARTING) {
@@ -98,6 +113,7 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
     if (refused.ok()) {
       pending_bytes_ += call->body.size();
       state->set_owner_data(call.get());
+      WatchDeadline(*call);
       unsent_.Add(std::move(call));
       if (state_ == State::kConnected) {
         Pump();
@@ -187,6 +203,13 @@ void ActorConnection::HoldResult(CallState* call, const absl::Cord& reference) {
       }));
 }
 
+void ActorConnection::DropResult(const absl::Cord& reference) {
+  v1::Value value;
+  if (value.ParseFromString(std::string(reference)) && value.has_object()) {
+    released_.push_back(value.object().object_id());
+  }
+}
+
 void ActorConnection::Release(const std::string& session,
                               const std::string& object_id) {
   absl::MutexLock lock(&mu_);
@@ -247,8 +270,10 @@ void ActorConnection::Pump() {
 absl::Cord ActorConnection::NextFrame() {
   WireWriter frame;
   const absl::Time now = absl::Now();
+  // A call whose time is over is not sent, and waits for OnTimer, which goes on
+  // from here.
   for (const PendingCall* next = unsent_.Next();
-       next != nullptr &&
+       next != nullptr && next->deadline > now &&
        (frame.size() == 0 || frame.size() + next->body.size() <= kFrameBytes);
        next = unsent_.Next()) {
     std::unique_ptr<PendingCall> call = unsent_.TakeNext();
@@ -256,7 +281,8 @@ absl::Cord ActorConnection::NextFrame() {
     AppendCall(call->id, call->body, &frame,
                shares_calls_ && call->body.size() >= kMinSharedBytes
                    ? EncodeSharedBytes(call->body)
-                   : absl::Cord());
+                   : absl::Cord(),
+               TimeLeft(*call, now));
     call->sent = now;
     sent_.emplace(call->id, std::move(call));
   }
@@ -323,9 +349,21 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
     if (trouble_since_ != absl::InfiniteFuture()) EndTrouble();
     if (stream_is_link_) fallback_.OnReply();
     Outcome& outcome = outcomes->emplace_back();
+    outcome.holds = std::move(call.holds);
+    if (call.state == nullptr) {
+      if (reply.status.ok() && (reply.kept || call.keeps_result)) {
+        DropResult(reply.result);
+      }
+      sent_.erase(it);
+      continue;
+    }
+    ForgetDeadline(call);
+    if (absl::IsDeadlineExceeded(reply.status) &&
+        call.deadline <= last_reply_) {
+      reply.status = Annotate(reply.status, NotDone(call));
+    }
     outcome.state = std::move(call.state);
     outcome.state->set_owner_data(nullptr);
-    outcome.holds = std::move(call.holds);
     if (reply.status.ok()) {
       if (reply.kept) {
         results_stay_ = true;
@@ -343,7 +381,8 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
   }
   // What waited for these replies may follow.
   if (acknowledged_.size() >= kMaxUnacknowledged ||
-      acknowledged_bytes_ >= kMaxUnacknowledgedBytes || !unsent_.empty()) {
+      acknowledged_bytes_ >= kMaxUnacknowledgedBytes || !unsent_.empty() ||
+      !released_.empty()) {
     Pump();
   }
 }
@@ -412,7 +451,10 @@ void ActorConnection::FailAll(const absl::Status& status, Outcomes* outcomes) {
 void ActorConnection::Fail(std::unique_ptr<PendingCall> call,
                            const absl::Status& status, Outcomes* outcomes) {
   pending_bytes_ -= call->body.size();
-  call->state->set_owner_data(nullptr);
+  if (call->state != nullptr) {
+    ForgetDeadline(*call);
+    call->state->set_owner_data(nullptr);
+  }
   outcomes->push_back({.state = std::move(call->state),
                        .result = status,
                        .holds = std::move(call->holds)});
@@ -443,6 +485,10 @@ void ActorConnection::CancelCall(const CallState* state) {
 
 std::string ActorConnection::DescribeCall(const CallState* state) {
   absl::MutexLock lock(&mu_);
+  return Describe(static_cast<const PendingCall*>(state->owner_data()));
+}
+
+std::string ActorConnection::Describe(const PendingCall* call) const {
   const absl::Time now = absl::Now();
   auto ago = [&](absl::Time time) {
     return absl::FormatDuration(absl::Trunc(now - time, absl::Milliseconds(1)));
@@ -455,7 +501,6 @@ std::string ActorConnection::DescribeCall(const CallState* state) {
         " has not been reachable for ", ago(trouble_since_), " (",
         last_error_.message(), ")");
   }
-  const auto* const call = static_cast<const PendingCall*>(state->owner_data());
   if (call != nullptr && call->draft != nullptr) {
     for (const auto& [index, ref] : call->draft->refs) {
       if (ref->done()) continue;
@@ -490,6 +535,7 @@ std::string ActorConnection::Where() const {
 
 void ActorConnection::Run(Outcomes outcomes) {
   for (Outcome& outcome : outcomes) {
+    if (outcome.state == nullptr) continue;
     outcome.state->Complete(std::move(outcome.result), outcome.where,
                             std::move(outcome.stayed));
   }

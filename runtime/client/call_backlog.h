@@ -29,7 +29,7 @@ struct CallDraft {
 };
 
 struct PendingCall {
-  std::shared_ptr<CallState> state;
+  std::shared_ptr<CallState> state;  // Null: it was sent, and its time is over.
   std::string method;
   std::string group;                 // Empty: the method's own.
   std::unique_ptr<CallDraft> draft;  // Null once `body` is complete.
@@ -37,10 +37,13 @@ struct PendingCall {
   std::vector<std::shared_ptr<CallState>> holds;
   int retries_left = 0;
   bool patient = false;  // Waits while the actor restarts.
+  bool keeps_result = false;
   bool cancelled = false;
   bool reply_lost = false;  // It came once, and its result was gone.
   uint64_t id = 0;          // In the session; 0: not sent.
   absl::Time sent = absl::InfiniteFuture();
+  absl::Duration timeout = absl::InfiniteDuration();  // As the caller said.
+  absl::Time deadline = absl::InfiniteFuture();
 
  private:
   friend class CallBacklog;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "runtime/actor/registry.h"
 #include "runtime/client/call_state.h"
 
@@ -42,6 +43,7 @@ struct CallRequest {
   int max_retries = 0;
   std::string concurrency_group;
   bool keep_result = false;
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
 }  // namespace internal

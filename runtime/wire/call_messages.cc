@@ -19,7 +19,7 @@ constexpr int kTakesReferences = 6;
 constexpr int kSession = 2;
 // Call.
 constexpr int kCallId = 1, kMethod = 2, kArgs = 3, kGroup = 4, kKeep = 5;
-constexpr int kShared = 6, kWanted = 7;
+constexpr int kShared = 6, kWanted = 7, kTimeLeft = 8;
 // Session.
 constexpr int kKnown = 1, kLastCallId = 2, kMemory = 3, kSessionReads = 4;
 constexpr int kGroups = 5, kGroupName = 1, kGroupMethods = 2;
@@ -67,6 +67,8 @@ absl::Status DecodeEntry(const absl::Cord& bytes,
       call->keep_result = field.scalar != 0;
     } else if (field.number == kWanted && field.type == Type::kVarint) {
       call->wanted_bytes = field.scalar;
+    } else if (field.number == kTimeLeft && field.type == Type::kVarint) {
+      call->time_left_us = field.scalar;
     } else if (field.number == kShared && field.type == Type::kBytes) {
       shared = std::move(field.bytes);
     }
@@ -190,7 +192,7 @@ absl::Cord EncodeCallBody(const CallMessage& call) {
 }
 
 void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame,
-                const absl::Cord& shared) {
+                const absl::Cord& shared, uint64_t time_left_us) {
   WireWriter entry;
   entry.Varint(kCallId, call_id);
   if (shared.empty()) {
@@ -198,6 +200,7 @@ void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame,
   } else {
     entry.Bytes(kShared, shared);
   }
+  if (time_left_us != 0) entry.Varint(kTimeLeft, time_left_us);
   frame->Message(kEntries, std::move(entry));
 }
 
@@ -221,7 +224,8 @@ void AppendTakesReferences(WireWriter* frame) {
 
 absl::Cord EncodeCall(const CallMessage& call) {
   WireWriter frame;
-  AppendCall(call.call_id, EncodeCallBody(call), &frame);
+  AppendCall(call.call_id, EncodeCallBody(call), &frame, /*shared=*/{},
+             call.time_left_us);
   return std::move(frame).Take();
 }
 

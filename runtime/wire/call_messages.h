@@ -26,6 +26,7 @@ struct CallMessage {
   std::string concurrency_group;
   bool keep_result = false;
   uint64_t wanted_bytes = 0;
+  uint64_t time_left_us = 0;  // 0: no limit.
   // Not OK: the call came, but what it says could not be read.
   absl::Status broken;
 };
@@ -67,13 +68,14 @@ struct ReplyFrame {
   std::optional<SessionMessage> session;
 };
 
-// A Call without its id, which is known only when it is sent.
+// A Call without its id and the time that it has left, which are known only
+// when it is sent.
 absl::Cord EncodeCallBody(const CallMessage& call);
 
 // Appends one entry of CallFrame.calls to `frame`. `shared`, if not empty, is
 // the body as SharedBytes.
 void AppendCall(uint64_t call_id, const absl::Cord& body, WireWriter* frame,
-                const absl::Cord& shared = {});
+                const absl::Cord& shared = {}, uint64_t time_left_us = 0);
 void AppendAcknowledged(const std::vector<uint64_t>& ids, WireWriter* frame);
 void AppendCancelled(const std::vector<uint64_t>& ids, WireWriter* frame);
 void AppendReleased(absl::string_view object_id, WireWriter* frame);

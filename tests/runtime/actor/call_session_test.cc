@@ -4,11 +4,14 @@
 #include "runtime/actor/call_session.h"
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -183,6 +186,36 @@ TEST_F(CallSessionTest, CancelledCallsTakeNoMemoryFromThoseThatWait) {
   EXPECT_EQ(queue_.waiting(), 10u);
   for (uint64_t i = 1; i <= 10; ++i) EXPECT_EQ(RunNext(), i);
   EXPECT_EQ(RunNext(), 0u);
+}
+
+TEST_F(CallSessionTest, TheTimeThatACallHasLeftCountsFromItsArrival) {
+  auto stream = Attach(false);
+  CallMessage call;
+  call.method = "Run";
+  const absl::Cord body = EncodeCallBody(call);
+  WireWriter frame;
+  AppendCall(1, body, &frame);
+  AppendCall(2, body, &frame, {}, 1);
+  AppendCall(3, body, &frame, {}, 60'000'000);
+  AppendCall(4, body, &frame, {}, std::numeric_limits<uint64_t>::max());
+  const absl::Time before = absl::Now();
+  session_->OnFrame(stream.get(), std::move(frame).Take());
+  const absl::Time after = absl::Now();
+  std::vector<std::unique_ptr<QueuedCall>> calls;
+  while (auto next = queue_.Pop(absl::InfinitePast())) {
+    calls.push_back(std::move(next));
+  }
+  ASSERT_EQ(calls.size(), 4u);
+  EXPECT_EQ(calls[0]->deadline, absl::InfiniteFuture());
+  EXPECT_FALSE(calls[0]->expired());
+  while (absl::Now() <= calls[1]->deadline) {
+  }
+  EXPECT_TRUE(calls[1]->expired());
+  // Times are kept in microseconds.
+  EXPECT_GE(calls[2]->deadline,
+            before + absl::Minutes(1) - absl::Microseconds(1));
+  EXPECT_LE(calls[2]->deadline, after + absl::Minutes(1));
+  EXPECT_FALSE(calls[3]->expired());
 }
 
 TEST_F(CallSessionTest, ReadingPausesWhileTooMuchWaits) {

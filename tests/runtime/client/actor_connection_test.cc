@@ -480,7 +480,7 @@ TEST_P(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {
               StatusIs(absl::StatusCode::kUnavailable));
 }
 
-// --- Cancelling, limits, the end.
+// --- Cancelling.
 
 TEST_P(ActorConnectionTest, CancelledCallsDoNotRunOrSeeIt) {
   auto connection = Connect();
@@ -542,6 +542,118 @@ TEST_P(ActorConnectionTest, ACallIsCancelledBeforeItIsSentAndOverABrokenLink) {
   EXPECT_THAT(running->Wait(kLong), IsOk());
   EXPECT_THAT(Runs(1), testing::IsEmpty());
 }
+
+// --- Timeouts.
+
+TEST_P(ActorConnectionTest, WithTheCallerCutOffTheActorKnowsWhatIsTooLate) {
+  auto connection = Connect();
+  SetGate(false);
+  // Together they leave, and so the second's time is over first.
+  CallRequest request = Request("Hold", -1);
+  request.timeout = absl::Seconds(3);
+  auto running = connection->Call(std::move(request));
+  request = Record(1, 1, -1);
+  request.timeout = absl::Seconds(2);
+  auto queued = connection->Call(std::move(request));
+  auto behind = connection->Call(Record(1, 2));
+  ASSERT_TRUE(AwaitHolding(1));
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  EXPECT_THAT(queued->Wait(kLong),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("Recorder.Record on actor-1"),
+                             HasSubstr("timeout of 2s"),
+                             HasSubstr(proxy_->address()))));
+  EXPECT_THAT(running->Wait(kLong),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("timeout of 3s")));
+  // Nobody tells the actor, and the gate is closed.
+  ASSERT_TRUE(AwaitHolding(0));
+  {
+    Log& log = GetLog();
+    absl::MutexLock lock(&log.mu);
+    auto ran = [&] { return !log.runs[1].empty(); };
+    ASSERT_TRUE(log.mu.AwaitWithTimeout(absl::Condition(&ran), kLong));
+  }
+  EXPECT_FALSE(behind->done());
+  proxy_->Refuse(false);
+  EXPECT_THAT(Number(behind), IsOkAndHolds(2));
+  EXPECT_THAT(Number(connection->Call(Record(1, 3))), IsOkAndHolds(3));
+  EXPECT_THAT(Runs(1), testing::ElementsAre(2, 3));
+}
+
+TEST_P(ActorConnectionTest, WhatIsTooLateToBeSentLeavesNoGap) {
+  auto connection = Connect();
+  ASSERT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  std::vector<std::shared_ptr<CallState>> late;
+  for (int i = 0; i < 10; ++i) {
+    CallRequest request = Record(1, 10 + i, -1);
+    // The first is not the first to end.
+    request.timeout = absl::Milliseconds(500 - 20 * i);
+    late.push_back(connection->Call(std::move(request)));
+    connection->Call(Record(1, 30 + i));
+  }
+  for (const auto& call : late) {
+    EXPECT_THAT(call->Wait(kLong),
+                StatusIs(absl::StatusCode::kDeadlineExceeded));
+  }
+  proxy_->Refuse(false);
+  EXPECT_THAT(Number(connection->Call(Record(1, 2))), IsOk());
+  EXPECT_THAT(Runs(1), testing::ElementsAre(1, 30, 31, 32, 33, 34, 35, 36, 37,
+                                            38, 39, 2));
+}
+
+TEST_P(ActorConnectionTest, RetriesDoNotExtendATimeout) {
+  auto connection = Connect();
+  SetGate(false);
+  CallRequest request = Request("Hold", -1);
+  request.timeout = absl::Seconds(5);
+  auto call = connection->Call(std::move(request));
+  ASSERT_TRUE(AwaitHolding(1));
+  std::unique_ptr<ActorServer> next = StartProcess(1);
+  proxy_->SetTarget(next->address());
+  head_->Set(Info(v1::ACTOR_STATE_ALIVE, 1));
+  proxy_->Cut();
+  ASSERT_TRUE(AwaitHolding(2));
+  EXPECT_THAT(call->Wait(kLong), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  // In both processes it ran, and saw it.
+  EXPECT_TRUE(AwaitHolding(0));
+  EXPECT_THAT(Number(connection->Call(Record(1, 1))), IsOk());
+}
+
+TEST_P(ActorConnectionTest, ATimeoutThatIsNotReachedChangesNothing) {
+  auto connection = Connect();
+  std::vector<std::shared_ptr<CallState>> calls;
+  for (int i = 0; i < 2000; ++i) {
+    CallRequest request = Record(1, i);
+    // Every kind of order.
+    if (i % 3 != 0) request.timeout = absl::Hours(1 + i * 7 % 11);
+    calls.push_back(connection->Call(std::move(request)));
+  }
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_THAT(Number(calls[i]), IsOkAndHolds(i));
+  }
+  EXPECT_THAT(Runs(1), testing::SizeIs(2000));
+}
+
+TEST_P(ActorConnectionTest, NoTimeAtAllIsOverAtOnce) {
+  auto connection = Connect();
+  for (const absl::Duration timeout :
+       {absl::ZeroDuration(), -absl::Seconds(1), -absl::InfiniteDuration()}) {
+    CallRequest request = Record(1, 1);
+    request.timeout = timeout;
+    auto call = connection->Call(std::move(request));
+    EXPECT_TRUE(call->done());
+    EXPECT_THAT(call->Wait(kLong), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                            HasSubstr("never runs")));
+  }
+  EXPECT_THAT(Number(connection->Call(Record(1, 2))), IsOk());
+  EXPECT_THAT(Runs(1), testing::ElementsAre(2));
+}
+
+// --- Limits, the end.
 
 TEST_P(ActorConnectionTest, PendingCallsAreLimited) {
   auto connection = Connect(absl::Seconds(30), 3);

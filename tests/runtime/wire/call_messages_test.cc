@@ -57,6 +57,34 @@ TEST(CallMessagesTest, OurCallsAreReadByProtobuf) {
   EXPECT_EQ(parsed.SerializeAsString(), std::string(frame));
 }
 
+TEST(CallMessagesTest, TheTimeThatIsLeftGoesBesideTheBody) {
+  CallMessage call;
+  call.method = "Add";
+  const absl::Cord body = EncodeCallBody(call);
+  WireWriter none, some, beside;
+  AppendCall(1, body, &none);
+  AppendCall(1, body, &some, /*shared=*/{}, 1'500'000);
+  AppendCall(1, body, &beside, /*shared=*/absl::Cord("elsewhere"), kMaxId);
+  const absl::Cord without = std::move(none).Take();
+  const absl::Cord with = std::move(some).Take();
+  v1::CallFrame parsed;
+  ASSERT_TRUE(parsed.ParseFromString(std::string(with)));
+  EXPECT_EQ(parsed.calls(0).time_left_us(), 1'500'000u);
+  EXPECT_EQ(parsed.SerializeAsString(), std::string(with));
+  EXPECT_EQ(DecodeCallFrame(with)->calls.front().time_left_us, 1'500'000u);
+  // A call without a limit takes nothing for it.
+  parsed.mutable_calls(0)->clear_time_left_us();
+  EXPECT_EQ(parsed.SerializeAsString(), std::string(without));
+  EXPECT_EQ(DecodeCallFrame(without)->calls.front().time_left_us, 0u);
+
+  const auto frame = DecodeCallFrame(
+      std::move(beside).Take(),
+      [&](const absl::Cord&) -> absl::StatusOr<absl::Cord> { return body; });
+  ASSERT_THAT(frame, IsOk());
+  EXPECT_EQ(frame->calls.front().method, "Add");
+  EXPECT_EQ(frame->calls.front().time_left_us, kMaxId);
+}
+
 TEST(CallMessagesTest, ProtobufsCallsAreReadByUs) {
   v1::CallFrame frame;
   v1::Call* call = frame.add_calls();
