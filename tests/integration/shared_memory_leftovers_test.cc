@@ -1,12 +1,17 @@
 // Whoever is killed while memory is shared, and whenever: none of it stays
-// behind, neither in /dev/shm nor with a process that lives on.
+// behind with a process that lives on, and none has a name by which it could
+// stay without one.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,21 +28,12 @@ namespace miniray {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-std::set<std::string> InDevShm() {
-  std::set<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
-    const std::string name = entry.path().filename();
-    if (absl::StrContains(name, "miniray")) names.insert(name);
-  }
-  return names;
-}
-
-// The memory of ours that a process has open or mapped, as /proc names it.
-std::vector<std::string> SharedMemoryOf(pid_t pid) {
+// What a process has open or mapped, as /proc names it, where that says `text`.
+std::vector<std::string> Holds(pid_t pid, const char* text) {
   std::vector<std::string> found;
   const std::string proc = absl::StrCat("/proc/", pid);
   std::error_code error;
@@ -45,20 +41,42 @@ std::vector<std::string> SharedMemoryOf(pid_t pid) {
        it.increment(error)) {
     std::error_code gone;
     const std::string target = fs::read_symlink(it->path(), gone);
-    if (absl::StrContains(target, "memfd:miniray")) found.push_back(target);
+    if (absl::StrContains(target, text)) found.push_back(target);
   }
   FILE* const maps = fopen((proc + "/maps").c_str(), "r");
   if (maps == nullptr) return found;
   char line[4096];
   while (fgets(line, sizeof(line), maps) != nullptr) {
-    if (strstr(line, "memfd:miniray") != nullptr) found.push_back(line);
+    if (strstr(line, text) != nullptr) found.push_back(line);
   }
   fclose(maps);
   return found;
 }
 
+// The memory of ours: it has no name in any file system, and is gone with the
+// last process that has it.
+std::vector<std::string> SharedMemoryOf(pid_t pid) {
+  return Holds(pid, "memfd:miniray");
+}
+
+// Memory that would stay, by its name.
+std::vector<std::string> NamedMemoryOf(pid_t pid) {
+  return Holds(pid, "/dev/shm/");
+}
+
+// What has a name is seen, unlinked or not.
+TEST(SharedMemoryLeftoversTest, MemoryWithANameWouldBeFound) {
+  std::string path = "/dev/shm/leftovers-test-XXXXXX";
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  ASSERT_GE(fd, 0) << strerror(errno);
+  EXPECT_THAT(NamedMemoryOf(getpid()), ElementsAre(path));
+  EXPECT_EQ(unlink(path.c_str()), 0);
+  EXPECT_THAT(NamedMemoryOf(getpid()), ElementsAre(StartsWith(path)));
+  close(fd);
+  EXPECT_THAT(NamedMemoryOf(getpid()), IsEmpty());
+}
+
 TEST(SharedMemoryLeftoversTest, NothingStaysWhoeverIsKilledWhenever) {
-  const std::set<std::string> before = InDevShm();
   RealCluster cluster;
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -86,16 +104,18 @@ TEST(SharedMemoryLeftoversTest, NothingStaysWhoeverIsKilledWhenever) {
       // The others hold what it lent, and what they lent it.
       EXPECT_THAT(SharedMemoryOf(driver->pid()), testing::Not(IsEmpty()));
     }
+    for (pid_t pid : pids) EXPECT_THAT(NamedMemoryOf(pid), IsEmpty());
     ASSERT_EQ(kill(victim, SIGKILL), 0);
     driver->Wait();
     for (pid_t pid : pids) EXPECT_TRUE(cluster.tree().WaitForEnd(pid));
     // Head, daemon, its guardian and template go on, and hold nothing.
     for (pid_t pid : cluster.tree().Living()) {
       EXPECT_TRUE(Eventually([&] { return SharedMemoryOf(pid).empty(); }))
-          << "process " << pid << " holds " << SharedMemoryOf(pid).front();
+          << "process " << pid << " holds "
+          << testing::PrintToString(SharedMemoryOf(pid));
+      EXPECT_THAT(NamedMemoryOf(pid), IsEmpty());
     }
   }
-  EXPECT_EQ(InDevShm(), before);
 }
 
 }  // namespace
