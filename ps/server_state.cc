@@ -1,13 +1,15 @@
 #include "ps/server_state.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/files.h"
@@ -15,6 +17,8 @@
 
 namespace miniray::ps {
 namespace {
+
+namespace fs = std::filesystem;
 
 // A file is these eight bytes, the size of what follows (64 bits,
 // little-endian), and the ServerState as a serialized Value.
@@ -26,12 +30,23 @@ std::string PathIn(const std::string& folder) {
   return absl::StrCat(folder, "/", kServerStateFile);
 }
 
-absl::Status Write(int fd, absl::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
-    bytes.remove_prefix(static_cast<size_t>(n));
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));
+}
+
+// Makes the folder, for good: the disk has its name, too.
+absl::Status MakeFolder(const std::string& folder) {
+  std::vector<std::string> parents;  // Of what is not there yet.
+  std::error_code error;
+  for (fs::path path = folder; !path.empty() && !fs::exists(path, error);
+       path = path.parent_path()) {
+    parents.push_back(path.has_parent_path() ? path.parent_path().string()
+                                             : ".");
+  }
+  MR_RETURN_IF_ERROR(MakeDirectories(folder));
+  for (const std::string& parent : parents) {
+    MR_RETURN_IF_ERROR(SyncToDisk(parent));
   }
   return absl::OkStatus();
 }
@@ -47,31 +62,25 @@ absl::Status DataLoss(const std::string& path, absl::string_view why) {
 absl::Status SaveServerState(const std::string& folder,
                              const ServerState& state) {
   MR_ASSIGN_OR_RETURN(const absl::Cord value, EncodeValue(state));
-  MR_RETURN_IF_ERROR(MakeDirectories(folder));
+  MR_RETURN_IF_ERROR(MakeFolder(folder));
   const std::string path = PathIn(folder);
   // Always the same name: what a killed process left is written over.
   const std::string next = path + ".next";
-  ScopedFd fd(
-      open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", next));
   std::string header(kMagic);
   header.resize(kHeaderBytes);
   const uint64_t size = value.size();
   for (size_t i = 0; i < 8; ++i) {
     header[kMagicBytes + i] = static_cast<char>(size >> (8 * i) & 0xff);
   }
-  absl::Status status = Write(fd.get(), header, next);
-  for (absl::string_view chunk : value.Chunks()) {
-    if (status.ok()) status = Write(fd.get(), chunk, next);
+  std::vector<absl::string_view> chunks = {header};
+  for (absl::string_view chunk : value.Chunks()) chunks.push_back(chunk);
+  absl::Status status = WriteToDisk(next, chunks);
+  if (status.ok()) status = Rename(next, path);
+  if (!status.ok()) {
+    unlink(next.c_str());
+    return status;
   }
-  if (status.ok() && close(fd.release()) != 0) {
-    status = ErrnoStatus(errno, absl::StrCat("write ", next));
-  }
-  if (status.ok() && rename(next.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, absl::StrCat("rename ", next, " to ", path));
-  }
-  if (!status.ok()) unlink(next.c_str());
-  return status;
+  return SyncToDisk(folder);
 }
 
 absl::StatusOr<std::optional<ServerState>> LoadServerState(
@@ -101,11 +110,8 @@ absl::StatusOr<std::optional<ServerState>> LoadServerState(
 }
 
 absl::Status MoveServerState(const std::string& from, const std::string& to) {
-  if (rename(PathIn(from).c_str(), PathIn(to).c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  return ErrnoStatus(errno,
-                     absl::StrCat("rename ", PathIn(from), " to ", PathIn(to)));
+  MR_RETURN_IF_ERROR(Rename(PathIn(from), PathIn(to)));
+  return SyncToDisk(to);
 }
 
 absl::Status RemoveServerState(const std::string& folder) {

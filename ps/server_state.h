@@ -44,9 +44,10 @@ MINIRAY_STRUCT(ServerState, strategy, version, num_syncs, last_sync, weights,
                buffer_names, knows_buffers, strategy_tensors, strategy_scalars,
                worker_weights, clocks, view, view_id, contributors, places);
 
-// Writes the state into the folder, which is made if there is none. Whoever is
-// killed meanwhile, the folder has the old state or the new one. It is not
-// forced to the disk: a power loss may cost the last seconds.
+// Writes the state into the folder, which is made if there is none, and forces
+// it to the disk. Whoever is killed meanwhile, or if the power fails, the
+// folder has the old state or the new one; the new one once this has returned
+// OK.
 //
 // Errors: RESOURCE_EXHAUSTED, the disk is full; PERMISSION_DENIED and others of
 // the system, with the path.
@@ -58,7 +59,8 @@ absl::Status SaveServerState(const std::string& folder,
 absl::StatusOr<std::optional<ServerState>> LoadServerState(
     const std::string& folder);
 
-// Makes what the one folder has the other's state. Errors: of the system.
+// Makes what the one folder has the other's state, on the disk too. Errors: of
+// the system.
 absl::Status MoveServerState(const std::string& from, const std::string& to);
 
 // Removes the folder's state, if it has one. Errors: of the system.

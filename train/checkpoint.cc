@@ -1,8 +1,6 @@
 #include "train/checkpoint.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,35 +39,6 @@ constexpr int kFormat = 1;
 
 std::string WorkerFolder(size_t worker) {
   return absl::StrFormat("worker_%03d", worker);
-}
-
-absl::Status Sync(const std::string& path) {
-  const ScopedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  // Some file systems have nothing to do for folders.
-  if (fsync(fd.get()) != 0 && errno != EINVAL) {
-    return ErrnoStatus(errno, absl::StrCat("fsync ", path));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteAndSync(const std::string& path, absl::string_view bytes) {
-  ScopedFd fd(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  if (fsync(fd.get()) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("fsync ", path));
-  }
-  if (close(fd.release()) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("write ", path));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Remove(const std::string& path) {
@@ -121,14 +90,14 @@ absl::Status WriteFiles(const std::string& folder, size_t num_workers,
         MakeDirectories(absl::StrCat(folder, "/", WorkerFolder(i))));
   }
   for (const auto& [name, bytes] : files) {
-    MR_RETURN_IF_ERROR(WriteAndSync(absl::StrCat(folder, "/", name), bytes));
+    MR_RETURN_IF_ERROR(WriteToDisk(absl::StrCat(folder, "/", name), {bytes}));
   }
   MR_RETURN_IF_ERROR(
-      WriteAndSync(absl::StrCat(folder, "/", kManifest), manifest));
+      WriteToDisk(absl::StrCat(folder, "/", kManifest), {manifest}));
   for (size_t i = 0; i < num_workers; ++i) {
-    MR_RETURN_IF_ERROR(Sync(absl::StrCat(folder, "/", WorkerFolder(i))));
+    MR_RETURN_IF_ERROR(SyncToDisk(absl::StrCat(folder, "/", WorkerFolder(i))));
   }
-  return Sync(folder);
+  return SyncToDisk(folder);
 }
 
 // Throws where it is JSON of another shape.
@@ -255,7 +224,7 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& path,
   if (written.ok() && rename(part.c_str(), path.c_str()) != 0) {
     written = ErrnoStatus(errno, absl::StrCat("rename ", part, " to ", path));
   } else if (written.ok()) {
-    written = Sync(fs::path(path).parent_path().string());
+    written = SyncToDisk(fs::path(path).parent_path().string());
     if (!written.ok()) rename(path.c_str(), part.c_str());  // It may get lost.
   }
   if (!written.ok()) {

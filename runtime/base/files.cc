@@ -129,6 +129,32 @@ absl::Status WriteFileAtomically(const std::string& path,
   return absl::OkStatus();
 }
 
+absl::Status WriteToDisk(const std::string& path,
+                         absl::Span<const absl::string_view> chunks) {
+  ScopedFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  for (const absl::string_view chunk : chunks) {
+    MR_RETURN_IF_ERROR(WriteAll(fd.get(), chunk, path));
+  }
+  if (fsync(fd.get()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("fsync ", path));
+  }
+  if (close(fd.release()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("write ", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncToDisk(const std::string& path) {
+  const ScopedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  if (fsync(fd.get()) != 0 && errno != EINVAL) {
+    return ErrnoStatus(errno, absl::StrCat("fsync ", path));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteOutput(const std::string& path, absl::string_view bytes) {
   struct stat st;
   const bool found = stat(path.c_str(), &st) == 0;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace miniray {
 
@@ -24,6 +25,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // sees the old bytes or the new ones and a failure leaves nothing behind.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes, mode_t mode = 0644);
+
+// For what has to outlast a power failure, in this order: WriteToDisk of each
+// file, under another name; rename; SyncToDisk of the folder.
+
+// Writes the chunks, one behind the other, to a file, over what it had, and
+// forces them to the disk; the file's name in its folder is not. After an error
+// it may have a part of them.
+absl::Status WriteToDisk(const std::string& path,
+                         absl::Span<const absl::string_view> chunks);
+
+// Forces a file, or the names that a folder has, to the disk. OK for folders of
+// file systems that have nothing to do for them.
+absl::Status SyncToDisk(const std::string& path);
 
 // Writes what a user named as output: atomically where that is a regular file
 // or nothing yet (symbolic links are followed), else into what is there (a

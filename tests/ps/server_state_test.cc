@@ -1,24 +1,51 @@
 #include "ps/server_state.h"
 
-#include <sys/stat.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/ps/tensors.h"
+
+// What is done for a power failure, in order: "fsync FILE", "rename TO". The
+// definitions below stand before those of the C library.
+std::vector<std::string>& DiskCalls() {
+  static auto* const calls = new std::vector<std::string>;
+  return *calls;
+}
+
+extern "C" int fsync(int fd) {
+  const std::string link = absl::StrCat("/proc/self/fd/", fd);
+  DiskCalls().push_back("fsync " +
+                        std::filesystem::read_symlink(link).string());
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  DiskCalls().push_back(absl::StrCat("rename ", to));
+  return static_cast<int>(
+      syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
 
 namespace miniray::ps {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class ServerStateTest : public testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(folder_); }
+  void SetUp() override { fs::remove_all(testing::TempDir() + "/state"); }
 
   static ServerState Example() {
     return {.strategy = "momentum (momentum=0.9)",
@@ -67,6 +94,26 @@ TEST_F(ServerStateTest, IsLoadedAsItWasSaved) {
                        second.strategy_tensors.value[0].second));
   EXPECT_EQ(state.strategy_scalars.ToString(), "scale=0.25, steps=5");
   EXPECT_EQ(state.worker_weights, second.worker_weights);
+}
+
+// The bytes before the name that is to have them, and the name before anybody
+// counts on it.
+TEST_F(ServerStateTest, OutlastsAPowerFailure) {
+  const std::string temp = fs::canonical(testing::TempDir()).string();
+  const std::string folder = temp + "/state/of/server";
+  DiskCalls().clear();
+  ASSERT_TRUE(SaveServerState(folder, Example()).ok());
+  EXPECT_THAT(
+      DiskCalls(),
+      ElementsAre("fsync " + temp + "/state/of", "fsync " + temp + "/state",
+                  "fsync " + temp, "fsync " + folder + "/server.state.next",
+                  "rename " + folder + "/server.state", "fsync " + folder));
+  DiskCalls().clear();
+  ASSERT_TRUE(SaveServerState(folder + "/prepared", Example()).ok());
+  DiskCalls().clear();
+  ASSERT_TRUE(MoveServerState(folder + "/prepared", folder).ok());
+  EXPECT_THAT(DiskCalls(), ElementsAre("rename " + folder + "/server.state",
+                                       "fsync " + folder));
 }
 
 TEST_F(ServerStateTest, AnEmptyFolderHasNone) {
