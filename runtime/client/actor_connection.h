@@ -114,6 +114,7 @@ class ActorConnection : public CallOwner,
     std::string where;
     // See CallState::Complete.
     std::shared_ptr<FetchHabit> stayed;
+    std::optional<int32_t> process;
     // Dies unlocked: what it holds may have things to do.
     std::vector<std::shared_ptr<CallState>> holds;
   };

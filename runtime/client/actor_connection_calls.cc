@@ -364,6 +364,7 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
     }
     outcome.state = std::move(call.state);
     outcome.state->set_owner_data(nullptr);
+    outcome.process = incarnation_;
     if (reply.status.ok()) {
       if (reply.kept) {
         results_stay_ = true;
@@ -537,7 +538,7 @@ void ActorConnection::Run(Outcomes outcomes) {
   for (Outcome& outcome : outcomes) {
     if (outcome.state == nullptr) continue;
     outcome.state->Complete(std::move(outcome.result), outcome.where,
-                            std::move(outcome.stayed));
+                            std::move(outcome.stayed), outcome.process);
   }
 }
 

@@ -71,12 +71,14 @@ std::shared_ptr<CallState> CallState::Failed(std::string description,
 
 void CallState::Complete(absl::StatusOr<absl::Cord> result,
                          absl::string_view where,
-                         std::shared_ptr<FetchHabit> stayed) {
+                         std::shared_ptr<FetchHabit> stayed,
+                         std::optional<int32_t> process) {
   std::vector<std::pair<uint64_t, std::function<void()>>> callbacks;
   {
     absl::MutexLock lock(&mu_);
     if (done_) return;
     done_ = true;
+    process_ = process;
     if (result.ok()) {
       stayed_ = std::move(stayed);
       result_ = std::move(result);
@@ -166,6 +168,11 @@ void CallState::Cancel() {
 bool CallState::done() const {
   absl::MutexLock lock(&mu_);
   return done_;
+}
+
+std::optional<int32_t> CallState::process() const {
+  absl::MutexLock lock(&mu_);
+  return process_;
 }
 
 uint64_t CallState::OnDone(std::function<void()> callback) {

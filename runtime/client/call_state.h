@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,9 +77,10 @@ class CallState {
   // Sets the serialized result; the first one counts. `where`, if not empty, is
   // put into the message of an error: "node-1 on host-a". stayed, if not null:
   // the result is a reference to a value that lies elsewhere, though nobody had
-  // asked for that; what becomes of it is learned there.
+  // asked for that; what becomes of it is learned there. process: see below.
   void Complete(absl::StatusOr<absl::Cord> result, absl::string_view where = "",
-                std::shared_ptr<FetchHabit> stayed = nullptr)
+                std::shared_ptr<FetchHabit> stayed = nullptr,
+                std::optional<int32_t> process = std::nullopt)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Set before the call is shared.
@@ -123,6 +125,11 @@ class CallState {
 
   bool done() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Which of the actor's processes has answered, with a result or an error of
+  // its own: how often the actor had been restarted before it. None if the call
+  // is not done, or has failed on its way.
+  std::optional<int32_t> process() const ABSL_LOCKS_EXCLUDED(mu_);
+
   // Runs `callback` once the call is done: now, or in the thread that completes
   // it; it must not block. Returns what Forget takes.
   uint64_t OnDone(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mu_);
@@ -149,6 +156,7 @@ class CallState {
   mutable absl::Mutex mu_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   absl::StatusOr<absl::Cord> result_ ABSL_GUARDED_BY(mu_);
+  std::optional<int32_t> process_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<FetchHabit> stayed_ ABSL_GUARDED_BY(mu_);
   // What was fetched of a result that stayed.
   mutable absl::optional<absl::Cord> fetched_ ABSL_GUARDED_BY(mu_);

@@ -165,6 +165,24 @@ TEST_F(RestartTest, AKillThatAllowsRestartsCostsOneAndKeepsTheState) {
   EXPECT_EQ(Info(clerk).state(), v1::ACTOR_STATE_DEAD);
 }
 
+TEST_F(RestartTest, ACallTellsWhichProcessAnswered) {
+  const auto clerk = CreateClerk(/*max_restarts=*/-1);
+  const auto first = clerk.Call<&Clerk::Deposit>(7, "a");
+  ASSERT_THAT(first.Get(kLong), IsOkAndHolds(7));
+  EXPECT_EQ(first.state()->process(), 0);
+  const auto lost = clerk.Call<&Clerk::Die>("b");
+  const auto next = clerk.With({.max_retries = -1}).Call<&Clerk::Restarts>();
+  ASSERT_THAT(next.Get(kLong), IsOkAndHolds(1));
+  EXPECT_EQ(next.state()->process(), 1);
+  // Nobody has answered this one, and an error is an answer.
+  EXPECT_THAT(lost.Get(kLong), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_FALSE(lost.state()->process().has_value());
+  const auto refused = clerk.CallByName<void>("NoSuchMethod");
+  EXPECT_THAT(refused.Get(kLong), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_EQ(refused.state()->process(), 1);
+  EXPECT_EQ(first.state()->process(), 0);
+}
+
 TEST_F(RestartTest, AKillReachesAnActorThatIsBeingRestarted) {
   const auto clerk = CreateClerk(/*max_restarts=*/-1);
   const auto other = HoldInRestart(clerk);
