@@ -20,10 +20,19 @@ T ValueOrThrow(const absl::StatusOr<T>& value) {
       absl::StrCat("the config: ", value.status().message()));
 }
 
+// See Context::GetCheckpoint.
+CheckpointFiles Merged(CheckpointFiles own, CheckpointFiles rank0s) {
+  own.merge(rank0s);
+  return own;
+}
+
 }  // namespace
 
-Context::Context(GenerationStart start, ReportSink& sink)
-    : start_(std::move(start)),
+Context::Context(GenerationStart start, ReportSink& sink, SharedStart shared)
+    : checkpoint_(
+          Merged(std::move(start.checkpoint), std::move(shared.checkpoint))),
+      start_(std::move(start)),
+      datasets_(std::move(shared.datasets)),
       sink_(sink),
       next_report_(start_.first_report) {}
 
@@ -58,11 +67,11 @@ std::string Context::StringConfig(absl::string_view name) const {
 }
 
 DatasetShard Context::GetDatasetShard(absl::string_view name) const {
-  const auto it = start_.datasets.find(std::string(name));
-  if (it == start_.datasets.end()) {
+  const auto it = datasets_.find(std::string(name));
+  if (it == datasets_.end()) {
     throw std::invalid_argument(
         absl::StrCat("there is no data set '", name, "', but {",
-                     absl::StrJoin(start_.datasets, ", ",
+                     absl::StrJoin(datasets_, ", ",
                                    [](std::string* out, const auto& named) {
                                      out->append(named.first);
                                    }),

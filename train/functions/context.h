@@ -24,6 +24,7 @@
 #include "train/checkpoint.h"
 #include "train/collective/process_group.h"
 #include "train/data/data_loader_options.h"
+#include "train/data/dataset.h"
 #include "train/data/dataset_shard.h"
 #include "train/functions/messages.h"
 #include "train/metrics.h"
@@ -61,7 +62,7 @@ class ReportSink {
 class Context {
  public:
   // sink: lives as long.
-  Context(GenerationStart start, ReportSink& sink);
+  Context(GenerationStart start, ReportSink& sink, SharedStart shared = {});
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -150,7 +151,7 @@ class Context {
   // with the last checkpoint, and besides, those of rank 0 with other names.
   // With another number of ranks than then: as rank modulo their number.
   const CheckpointFiles* GetCheckpoint() const {
-    return start_.checkpoint.empty() ? nullptr : &start_.checkpoint;
+    return checkpoint_.empty() ? nullptr : &checkpoint_;
   }
   // Whether the next report shall have a checkpoint: with
   // CheckpointConfig::frequency n, every nth; and when training is asked to
@@ -238,7 +239,9 @@ class Context {
   void RemoveHandler(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status ConnectRanks();
 
-  const GenerationStart start_;
+  const CheckpointFiles checkpoint_;
+  const GenerationStart start_;  // Without the checkpoint.
+  const std::map<std::string, Dataset> datasets_;
   ReportSink& sink_;
   int next_report_;
   bool wants_checkpoint_ = false;

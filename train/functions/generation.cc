@@ -42,10 +42,11 @@ absl::Duration Since(std::chrono::steady_clock::time_point time) {
 
 Generation::Generation(WorkerGroup& group, Options options,
                        std::vector<GenerationStart> starts,
-                       TakeReports take_reports)
+                       ObjectRef<SharedStart> shared, TakeReports take_reports)
     : group_(group),
       options_(std::move(options)),
       starts_(std::move(starts)),
+      shared_(std::move(shared)),
       generation_(starts_.at(0).generation),
       take_reports_(std::move(take_reports)),
       ranks_(starts_.size()),
@@ -55,7 +56,7 @@ GenerationEnd Generation::Run() {
   using W = TrainFunctionWorker;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ranks_[i].run =
-        group_.worker(static_cast<int>(i)).Call<&W::Run>(starts_[i]);
+        group_.worker(static_cast<int>(i)).Call<&W::Run>(starts_[i], shared_);
     Ask(static_cast<int>(i));
   }
   round_start_ = Clock::now();

@@ -48,9 +48,10 @@ class Generation {
     std::function<void()> at_turn;
   };
 
-  // starts: by rank. group: lives as long.
+  // starts: by rank. shared: what all ranks get besides. group: lives as long.
   Generation(WorkerGroup& group, Options options,
-             std::vector<GenerationStart> starts, TakeReports take_reports);
+             std::vector<GenerationStart> starts, ObjectRef<SharedStart> shared,
+             TakeReports take_reports);
 
   // Runs the function on all ranks until it has returned everywhere, or the
   // first rank fails: then the others are told to stop, and have abort_timeout
@@ -95,6 +96,7 @@ class Generation {
   WorkerGroup& group_;
   const Options options_;
   const std::vector<GenerationStart> starts_;
+  const ObjectRef<SharedStart> shared_;
   const int generation_;
   const TakeReports take_reports_;
   std::vector<Rank> ranks_;

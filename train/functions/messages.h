@@ -41,18 +41,25 @@ struct GenerationStart {
   std::optional<ActorHandle<RendezvousStore>> rendezvous;
   int64_t collective_timeout_ms = 0;  // See RunConfig.
   bool use_gpu = false;
-  std::map<std::string, Dataset> datasets;  // Whole, by name.
   // Reports before this generation: its first one has this number.
   int first_report = 0;
   // See CheckpointConfig::frequency; at least 1.
   int checkpoint_frequency = 1;
-  // What this rank goes on from; without files there is nothing.
+  // What this rank goes on from, besides SharedStart::checkpoint.
   CheckpointFiles checkpoint;
 };
 MINIRAY_STRUCT(GenerationStart, function, run_name, config, generation, rank,
                world_size, local_rank, local_world_size, node_rank, addresses,
-               rendezvous, collective_timeout_ms, use_gpu, datasets,
-               first_report, checkpoint_frequency, checkpoint);
+               rendezvous, collective_timeout_ms, use_gpu, first_report,
+               checkpoint_frequency, checkpoint);
+
+// What all ranks of a generation get alike, however large: it is put once, so
+// that each node gets it once.
+struct SharedStart {
+  std::map<std::string, Dataset> datasets;  // Whole, by name.
+  CheckpointFiles checkpoint;               // Rank 0's.
+};
+MINIRAY_STRUCT(SharedStart, datasets, checkpoint);
 
 struct RankReport {
   int number = 0;  // Of the run, from 0.

@@ -18,13 +18,12 @@
 namespace miniray::train {
 namespace {
 
-// What a rank gets of a checkpoint: see Context::GetCheckpoint.
+// What one rank alone gets of a checkpoint, besides rank 0's files: see
+// Context::GetCheckpoint.
 CheckpointFiles PartOf(const std::optional<Checkpoint>& checkpoint, int rank) {
   if (!checkpoint.has_value() || checkpoint->workers.empty()) return {};
-  CheckpointFiles files =
-      checkpoint->workers[rank % checkpoint->workers.size()];
-  files.insert(checkpoint->workers[0].begin(), checkpoint->workers[0].end());
-  return files;
+  const size_t part = rank % checkpoint->workers.size();
+  return part == 0 ? CheckpointFiles() : checkpoint->workers[part];
 }
 
 // The reports of the only rank, in local mode. What a callback throws is not
@@ -163,7 +162,6 @@ absl::Status TorchTrainer::RunGeneration(
   start.collective_timeout_ms =
       absl::ToInt64Milliseconds(options_.run.collective_timeout);
   start.use_gpu = options_.scaling.use_gpu;
-  start.datasets = options_.datasets;
   start.first_report = checkpoint.has_value() ? checkpoint->epochs() : 0;
   start.checkpoint_frequency = std::max(1, options_.run.checkpoint.frequency);
   return group_ == nullptr
@@ -171,15 +169,40 @@ absl::Status TorchTrainer::RunGeneration(
              : RunWorkers(std::move(start), checkpoint, rank, gives_up);
 }
 
+SharedStart TorchTrainer::Shared(
+    const std::optional<Checkpoint>& checkpoint) const {
+  SharedStart shared = {.datasets = options_.datasets};
+  if (checkpoint.has_value() && !checkpoint->workers.empty()) {
+    shared.checkpoint = checkpoint->workers[0];
+  }
+  return shared;
+}
+
+absl::StatusOr<ObjectRef<SharedStart>> TorchTrainer::PutShared(
+    const std::optional<Checkpoint>& checkpoint) const {
+  const absl::Time deadline = absl::Now() + options_.scaling.start_timeout;
+  while (true) {
+    ObjectRef<SharedStart> ref = cluster_->Put(Shared(checkpoint));
+    const absl::Status put = miniray::internal::WaitForAllOrFailure(
+        {ref.state()}, absl::ZeroDuration());
+    if (put.ok()) return ref;
+    // The head may take a node for alive that has just been lost.
+    if (!absl::IsUnavailable(put) || absl::Now() >= deadline ||
+        record_->StoppedBySignal()) {
+      return Annotate(put, "the data sets and the checkpoint for all ranks");
+    }
+    absl::SleepFor(kSignalTurn);
+  }
+}
+
 absl::Status TorchTrainer::RunLocally(
     GenerationStart start, const std::optional<Checkpoint>& checkpoint,
     int* rank) {
   *rank = 0;
   MR_RETURN_IF_ERROR(record_->BeginAt(checkpoint, start.generation > 0, 1));
-  start.checkpoint = PartOf(checkpoint, 0);
   const std::string function = start.function;
   LocalSink sink(*record_);
-  Context context(std::move(start), sink);
+  Context context(std::move(start), sink, Shared(checkpoint));
   const RunOutcome outcome = RunTrainFunction(function, context);
   sink.Rethrow();
   return Annotate(absl::Status(static_cast<absl::StatusCode>(outcome.code),
@@ -193,6 +216,13 @@ absl::Status TorchTrainer::RunWorkers(
   MR_RETURN_IF_ERROR(group_->Start(gives_up));
   grows_ = false;
   MR_ASSIGN_OR_RETURN(std::vector<GenerationStart> starts, group_->Places());
+  // Anew for each generation: what was put is lost with the node that held it.
+  auto shared = PutShared(checkpoint);
+  if (!shared.ok()) {
+    *gives_up = !absl::IsUnavailable(shared.status()) &&
+                !absl::IsResourceExhausted(shared.status());
+    return shared.status();
+  }
   if (group_->size() > 1) {
     MR_ASSIGN_OR_RETURN(start.rendezvous,
                         cluster_->CreateActor<RendezvousStore>(
@@ -226,7 +256,7 @@ absl::Status TorchTrainer::RunWorkers(
                group_->LookForRoom();
              }
            }},
-      std::move(starts),
+      std::move(starts), *std::move(shared),
       [this](std::vector<RankReport> reports, const ReportTimes& times) {
         return Take(std::move(reports), times);
       });

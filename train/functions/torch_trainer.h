@@ -87,6 +87,13 @@ class TorchTrainer {
   absl::Status RunWorkers(GenerationStart start,
                           const std::optional<Checkpoint>& checkpoint,
                           int* rank, bool* gives_up);
+  // What all ranks get alike.
+  SharedStart Shared(const std::optional<Checkpoint>& checkpoint) const;
+  // Waits for a node that takes it, for start_timeout. Errors: UNAVAILABLE,
+  // there is none; RESOURCE_EXHAUSTED, its store is full; both may pass. Those
+  // of data sets that cannot travel.
+  absl::StatusOr<ObjectRef<SharedStart>> PutShared(
+      const std::optional<Checkpoint>& checkpoint) const;
   absl::Status RunLocally(GenerationStart start,
                           const std::optional<Checkpoint>& checkpoint,
                           int* rank);

@@ -17,24 +17,26 @@ std::vector<ConcurrencyGroup> TrainFunctionWorker::Groups() {
                        MethodName<&W::Stage>()}}};
 }
 
-RunOutcome TrainFunctionWorker::Run(const GenerationStart& start) {
-  const auto context =
-      std::make_shared<Context>(start, static_cast<ReportSink&>(*this));
+RunOutcome TrainFunctionWorker::Run(GenerationStart start, SharedStart shared) {
+  const std::string function = start.function;
+  const int generation = start.generation;
+  const auto context = std::make_shared<Context>(
+      std::move(start), static_cast<ReportSink&>(*this), std::move(shared));
   {
     const absl::MutexLock lock(&mu_);
-    if (aborted_ >= start.generation) {
+    if (aborted_ >= generation) {
       return {.code = static_cast<int>(absl::StatusCode::kAborted),
               .message = abort_reason_,
               .peer_failed = true};
     }
-    generation_ = start.generation;
+    generation_ = generation;
     report_.reset();
     reply_.reset();
     context_ = context;
   }
-  RunOutcome outcome = RunTrainFunction(start.function, *context);
+  RunOutcome outcome = RunTrainFunction(function, *context);
   const absl::MutexLock lock(&mu_);
-  ended_ = start.generation;
+  ended_ = generation;
   context_.reset();
   report_.reset();
   return outcome;

@@ -27,7 +27,8 @@ class TrainFunctionWorker : private ReportSink {
   static std::vector<ConcurrencyGroup> Groups();
 
   // Runs the function and returns how it ended: as long as that takes.
-  RunOutcome Run(const GenerationStart& start) ABSL_LOCKS_EXCLUDED(mu_);
+  RunOutcome Run(GenerationStart start, SharedStart shared)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Blocks until the function of this generation has made its report `number`,
   // and returns it; none if it ends before, or the generation is aborted. May

@@ -47,7 +47,7 @@ class TrainFunctionWorkerTest : public ::testing::Test {
  protected:
   std::future<RunOutcome> Run(const GenerationStart& start) {
     return std::async(std::launch::async,
-                      [this, start] { return worker_.Run(start); });
+                      [this, start] { return worker_.Run(start, {}); });
   }
   TrainFunctionWorker worker_;
 };
@@ -94,7 +94,7 @@ TEST_F(TrainFunctionWorkerTest, AbortCallsHandlers) {
 
 TEST_F(TrainFunctionWorkerTest, AGenerationThatWasAbortedBeforeDoesNotBegin) {
   worker_.Abort(3, "too late");
-  const RunOutcome outcome = worker_.Run(Start("UntilAborted", 3));
+  const RunOutcome outcome = worker_.Run(Start("UntilAborted", 3), {});
   EXPECT_TRUE(outcome.peer_failed);
   EXPECT_EQ(outcome.message, "too late");
   EXPECT_EQ(worker_.NextReport(3, 0), std::nullopt);
