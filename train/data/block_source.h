@@ -52,7 +52,7 @@ struct SourceSpec {
   int64_t csv_fields = 0;            // Of a line.
   char delimiter = ',';
   bool header = true;
-  NamedTensors tensors;  // memory
+  ReadOnly<NamedTensors> tensors;  // memory; rows are copied into batches
 };
 MINIRAY_STRUCT(SourceSpec, kind, columns, files, blocks, format, csv,
                csv_indices, csv_fields, delimiter, header, tensors);

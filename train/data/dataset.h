@@ -14,7 +14,8 @@
 // of its files; records are read when they are needed, where they are needed.
 // A copy is cheap, and it travels as an argument of an actor's method: paths,
 // not contents, so files must be at the same paths on all machines. Of a data
-// set made from tensors or rows, the contents travel.
+// set made from tensors or rows, the contents travel; put once (Cluster::Put),
+// they lie in each node's memory once.
 //
 // Thread-safe: nothing changes once it is made.
 

@@ -16,7 +16,7 @@ class TensorReader : public RecordReader {
       : spec_(std::move(spec)), next_(begin) {}
 
   absl::StatusOr<std::optional<Row>> Next() override {
-    const NamedTensors& columns = spec_->tensors;
+    const NamedTensors& columns = spec_->tensors.value;
     if (next_ >= columns[0].second.size(0)) return std::nullopt;
     Row row;
     row.reserve(columns.size());
@@ -64,11 +64,12 @@ absl::StatusOr<std::shared_ptr<const BlockSource>> MemorySource::Create(
     }
     rows += block.records;
   }
-  if (spec.tensors.size() != spec.columns.size()) {
+  const NamedTensors& tensors = spec.tensors.value;
+  if (tensors.size() != spec.columns.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.tensors.size(), " tensors for ", spec.columns.size(), " columns"));
+        tensors.size(), " tensors for ", spec.columns.size(), " columns"));
   }
-  MR_RETURN_IF_ERROR(CheckTensors(spec.tensors, rows));
+  MR_RETURN_IF_ERROR(CheckTensors(tensors, rows));
   return std::shared_ptr<const BlockSource>(new MemorySource(std::move(spec)));
 }
 
@@ -97,7 +98,7 @@ absl::StatusOr<SourceSpec> SpecOfTensors(NamedTensors columns,
     spec.blocks.push_back({.records = std::min(rows_per_block, rows - begin),
                            .first_record = begin});
   }
-  spec.tensors = std::move(columns);
+  spec.tensors.value = std::move(columns);
   return spec;
 }
 

@@ -2,15 +2,21 @@
 // the checkpoint: each node gets it once.
 
 #include <cstdint>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ATen/ATen.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -22,12 +28,16 @@
 namespace miniray::train {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 constexpr int kNodes = 2;
@@ -38,6 +48,20 @@ constexpr int64_t kRows = 64;
 constexpr int64_t kRest = 10'000;
 
 std::string Model() { return std::string(2 * kMegabyte, 'm'); }
+
+// The inode of a store's object that is mapped into this process; 0: none is.
+double MappedObject() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (!absl::StrContains(line, "memfd:miniray-object")) continue;
+    // Addresses, permissions, offset, device, inode, name.
+    const std::vector<std::string> fields =
+        absl::StrSplit(line, ' ', absl::SkipEmpty());
+    double inode = 0;
+    if (absl::SimpleAtod(fields.at(4), &inode)) return inode;
+  }
+  return 0;
+}
 
 // Reports a model of rank 0 and a file of each rank, and whether what it got is
 // what was sent.
@@ -59,6 +83,8 @@ void ReadShared(Context& ctx) {
   ctx.Report({{"rows", rows},
               {"sum", sum},
               {"restored", from != nullptr},
+              {"node", ctx.node_rank()},
+              {"mapped", MappedObject()},
               {"ranks_here", ctx.local_world_size()}},
              std::move(files));
   if (ctx.generation() < ctx.config<int>("failures") && ctx.rank() == 1) {
@@ -157,6 +183,13 @@ TEST_F(SharedStartTest, EachNodeGetsItOnce) {
   ExpectAllRows(result.history[0]);
   EXPECT_THAT(stores, AllOf(SizeIs(kNodes), Each(IsOneOf(kMegabyte))));
   EXPECT_EQ(Transfers(), kNodes - 1);
+  // The rows lie in memory once for all ranks of a node.
+  std::map<double, std::set<double>> mapped;  // By node.
+  for (const Metrics& rank : result.history[0].per_worker) {
+    mapped[rank.at("node")].insert(rank.at("mapped"));
+  }
+  EXPECT_THAT(mapped, AllOf(SizeIs(kNodes), Each(Pair(_, SizeIs(1)))));
+  EXPECT_THAT(mapped, Each(Pair(_, Not(Contains(0)))));
   AwaitFreed();
 
   // With the checkpoint, from here on.
@@ -186,7 +219,6 @@ TEST_F(SharedStartTest, WhatHasNoRoomIsTold) {
   TestCluster small(
       {.node_cpus = {2}, .configure_node = [](WorkerDaemon::Options* options) {
          options->object_store_bytes = kMegabyte / 2;
-         options->object_spill_dir = "";
        }});
   TorchTrainerOptions options = Options();
   options.cluster = small.Connect();
