@@ -1,5 +1,6 @@
 #include "train/collective/abortable_device.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,7 @@ namespace miniray::train::internal {
 
 // Shared by the device and all that it made, which may outlive it.
 struct AbortableDevice::Switch {
+  std::atomic<int> waits = 0;
   absl::Mutex mu;
   std::optional<std::string> aborted ABSL_GUARDED_BY(mu);
   std::set<AbortableBuffer*> buffers ABSL_GUARDED_BY(mu);
@@ -57,13 +59,13 @@ class AbortableDevice::AbortableBuffer : public gloo::transport::UnboundBuffer {
   }
 
   bool waitRecv(int* rank, std::chrono::milliseconds timeout) override {
-    switch_->ThrowIfAborted();
+    const Wait wait(*switch_);
     const bool received = tcp_->waitRecv(rank, timeout);
     if (!received) switch_->ThrowIfAborted();
     return received;
   }
   bool waitSend(int* rank, std::chrono::milliseconds timeout) override {
-    switch_->ThrowIfAborted();
+    const Wait wait(*switch_);
     const bool sent = tcp_->waitSend(rank, timeout);
     if (!sent) switch_->ThrowIfAborted();
     return sent;
@@ -86,6 +88,21 @@ class AbortableDevice::AbortableBuffer : public gloo::transport::UnboundBuffer {
   }
 
  private:
+  // Counts one while it lives; throws if the device is aborted.
+  class Wait {
+   public:
+    explicit Wait(Switch& abort_switch) : switch_(abort_switch) {
+      switch_.ThrowIfAborted();
+      ++switch_.waits;
+    }
+    ~Wait() { --switch_.waits; }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    Switch& switch_;
+  };
+
   const std::shared_ptr<Switch> switch_;
   const std::unique_ptr<gloo::transport::UnboundBuffer> tcp_;
 };
@@ -154,6 +171,8 @@ void AbortableDevice::Abort(const std::string& message) {
     if (context != nullptr) context->Close();
   }
 }
+
+int AbortableDevice::waits() const { return switch_->waits; }
 
 std::shared_ptr<gloo::transport::Context> AbortableDevice::createContext(
     int rank, int size) {

@@ -34,6 +34,9 @@ class AbortableDevice : public gloo::transport::Device {
   // throws. Of several calls the first counts.
   void Abort(const std::string& message);
 
+  // Waits on buffers of this device that are under way.
+  int waits() const;
+
   std::string str() const override { return tcp_->str(); }
   const std::string& getPCIBusID() const override {
     return tcp_->getPCIBusID();

@@ -296,6 +296,11 @@ void ProcessGroup::Abort(absl::Status status) { state_->Abort(status); }
 
 absl::Status ProcessGroup::status() const { return state_->CurrentStatus(); }
 
+int ProcessGroup::waits() const {
+  absl::MutexLock lock(&state_->mu);
+  return state_->device == nullptr ? 0 : state_->device->waits();
+}
+
 int ProcessGroup::rank() const { return state_->options.rank; }
 int ProcessGroup::world_size() const { return state_->options.world_size; }
 const ProcessGroup::Options& ProcessGroup::options() const {

@@ -109,6 +109,10 @@ class ProcessGroup {
   // an exchange, so it aborts the group.
   absl::Status status() const;
 
+  // How many of this rank's sends and receives wait for another rank now: 0
+  // where no collective is in the middle of it.
+  int waits() const;
+
   int rank() const;
   int world_size() const;
   const Options& options() const;

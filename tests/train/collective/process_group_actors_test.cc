@@ -134,12 +134,9 @@ TEST_F(ProcessGroupActorsTest, AbortEndsABarrierInTheSameProcesses) {
                              workers_[1].Call<&RankWorker::Barrier>()};
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(Eventually([&] {
-      const auto steps = workers_[rank].Call<&RankWorker::Steps>().Get();
-      return steps.ok() && *steps >= 1;
+      return workers_[rank].Call<&RankWorker::Waits>().Get().value_or(0) > 0;
     }));
   }
-  // From there into the wait; nothing shows when they are in it.
-  absl::SleepFor(absl::Milliseconds(50));
   const absl::Time aborted = absl::Now();
   for (int rank = 0; rank < 2; ++rank) {
     workers_[rank].Call<&RankWorker::Abort>("elastic: rank 3 joins");

@@ -237,7 +237,7 @@ TEST(ProcessGroupTest, AbortEndsCollectivesThatWait) {
       [](ProcessGroup& group) { return group.AllGather("x").status(); },
   };
   for (const Collective& collective : collectives) {
-    absl::Barrier* in_collective = new absl::Barrier(2);
+    absl::Barrier* both_wait = new absl::Barrier(2);
     absl::Notification over;
     const auto results = RunRanks(3, [&](Group group) -> absl::Status {
       MR_RETURN_IF_ERROR(group->Barrier());
@@ -247,9 +247,8 @@ TEST(ProcessGroupTest, AbortEndsCollectivesThatWait) {
       }
       absl::Time aborted;
       std::thread aborter([&] {
-        if (in_collective->Block()) delete in_collective;
-        // Into the wait; nothing shows when they are in it.
-        absl::SleepFor(absl::Milliseconds(50));
+        EXPECT_TRUE(AwaitWait(*group));
+        if (both_wait->Block()) delete both_wait;
         aborted = absl::Now();
         group->Abort(absl::AbortedError("rank 2 died"));
       });

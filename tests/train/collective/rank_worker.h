@@ -31,7 +31,8 @@ class RankWorker {
     options.concurrency_groups = {
         {.name = "control",
          .methods = {MethodName<&RankWorker::Abort>(),
-                     MethodName<&RankWorker::Steps>()}}};
+                     MethodName<&RankWorker::Steps>(),
+                     MethodName<&RankWorker::Waits>()}}};
     return options;
   }
 
@@ -58,11 +59,7 @@ class RankWorker {
   }
 
   // Waits for ranks that do not come.
-  absl::Status Barrier() {
-    const std::shared_ptr<ProcessGroup> group = Group();
-    Step();
-    return group->Barrier();
-  }
+  absl::Status Barrier() { return Group()->Barrier(); }
 
   // All-reduces `numel` floats again and again, until that fails.
   absl::Status Reduce(int64_t numel) {
@@ -98,6 +95,8 @@ class RankWorker {
     absl::MutexLock lock(&mu_);
     return steps_;
   }
+  // See ProcessGroup::waits.
+  int Waits() const { return Group()->waits(); }
 
  private:
   std::shared_ptr<ProcessGroup> Group() const {
@@ -118,7 +117,7 @@ class RankWorker {
 MINIRAY_ACTOR(RankWorker, Constructor<int>, &RankWorker::Pid,
               &RankWorker::Start, &RankWorker::Address, &RankWorker::Sum,
               &RankWorker::Barrier, &RankWorker::Reduce, &RankWorker::Train,
-              &RankWorker::Abort, &RankWorker::Steps);
+              &RankWorker::Abort, &RankWorker::Steps, &RankWorker::Waits);
 
 }  // namespace miniray::train
 

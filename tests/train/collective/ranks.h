@@ -9,10 +9,23 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "train/collective/process_group.h"
 
 namespace miniray::train {
+
+// Waits until a collective of the group waits for other ranks, at most half a
+// minute; returns whether one does.
+inline bool AwaitWait(const ProcessGroup& group) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (group.waits() == 0) {
+    if (absl::Now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 // Runs `body` for each rank of a started group, in threads of their own, and
 // returns what each has returned. A group that did not start is its status.
