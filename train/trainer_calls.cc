@@ -167,6 +167,8 @@ absl::Status TrainerBase::FindCause(const std::vector<Call>& calls,
   // worker, most likely, whose end is the cause.
   const size_t first = *failed;
   if (!absl::IsUnavailable(error) || IsDead(first)) return error;
+  LOG(INFO) << "the cause is looked for among the other workers: "
+            << error.message();
   const absl::Status cause = ps::AwaitCalls(
       calls, workers_, method, kReminderPeriod,
       [&](size_t i) -> absl::Status {

@@ -25,6 +25,7 @@
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "tests/ps/tensors.h"
+#include "tests/train/file_at_log_line.h"
 #include "train/data_parallel_trainer.h"
 
 namespace miniray::train {
@@ -119,7 +120,7 @@ class RecoveryWorker {
                  : absl::OkStatus();
     }
     const std::string& how = words.at(2);
-    if (how == "follow") absl::SleepFor(absl::Milliseconds(500));
+    if (how == "follow") AwaitFile(file + ".heard");
     if (how != "always") std::remove(file.c_str());
     if (how == "kill" || how == "follow") kill(getpid(), SIGKILL);
     if (how == "stop") kill(getpid(), SIGSTOP);

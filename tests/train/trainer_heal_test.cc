@@ -18,6 +18,7 @@
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
+#include "tests/train/file_at_log_line.h"
 #include "tests/train/recovery_worker.h"
 
 namespace miniray::train {
@@ -293,6 +294,7 @@ TEST_F(TrainerHealTest, ASynchronisationThatIsRepeatedCountsOnce) {
 TEST_F(TrainerHealTest, WhoFailedBecauseOfTheLostOneIsCalledAgain) {
   RecoveryTrainer trainer(
       Options({.max_failures = 1, .policy = FailurePolicy::kHeal}));
+  const FileAtLogLine heard("the cause is looked for", temp_ / "fault.heard");
   const auto result = Train(&trainer, "1 TrainEpoch follow");
   ASSERT_THAT(result, IsOk());
   ASSERT_THAT(result->failures, SizeIs(1));
@@ -372,6 +374,7 @@ TEST_F(TrainerHealTest, BeyondMaxFailuresTheFirstErrorStands) {
 // Worker 0 fails first, because it loses its connection to worker 1.
 TEST_F(TrainerHealTest, TheCauseStandsAndNotWhatCameOfIt) {
   RecoveryTrainer trainer(Options({}));
+  const FileAtLogLine heard("the cause is looked for", temp_ / "fault.heard");
   const auto result = Train(&trainer, "1 TrainEpoch follow");
   EXPECT_THAT(std::string(result.status().message()),
               AllOf(StartsWith("epoch 2/4: worker 1"), HasSubstr("signal 9"),

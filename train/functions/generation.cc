@@ -256,6 +256,8 @@ GenerationEnd Generation::Stop() {
   };
   std::string suspects;
   if (weight() == kPeerFailed) {
+    LOG(INFO) << "the cause is looked for among the other ranks: "
+              << failures_.front().status.message();
     await_all(kPeerGrace,
               [&] { return all_ended() || weight() > kPeerFailed; });
     // One of those who have not failed keeps the others waiting.

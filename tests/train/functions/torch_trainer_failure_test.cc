@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
@@ -28,6 +28,7 @@
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/driver_process.h"
+#include "tests/train/file_at_log_line.h"
 #include "tests/train/functions/walk.h"
 #include "train/collective/collective_error.h"
 #include "train/functions/torch_trainer.h"
@@ -51,8 +52,8 @@ constexpr char kDriverVariable[] = "FUNCTIONS_TEST_DRIVER";
 
 constexpr int kEpochs = 6;
 
-// Rank 1 fails, in a way that lets what waits for it fail first: as a
-// collective does whose peer is gone.
+// Rank 1 fails once the trainer has heard that rank 0 has, as a collective
+// fails whose peer is gone.
 void FailAsPeer(Context& ctx) {
   ctx.Report({});
   if (ctx.rank() == 0 && ctx.config<std::string>("how") == "kill") {
@@ -61,8 +62,9 @@ void FailAsPeer(Context& ctx) {
   if (ctx.rank() == 0) {
     throw CollectiveError(absl::UnavailableError("connection closed by peer"));
   }
-  // The driver has heard of rank 0 by then, whose outcome aborts nobody yet.
-  absl::SleepFor(absl::Milliseconds(500));
+  if (!AwaitFile(ctx.config<std::string>("heard"))) {
+    throw std::runtime_error("nobody looks for a cause");
+  }
   if (ctx.config<std::string>("how") == "kill") kill(getpid(), SIGKILL);
   throw std::runtime_error("loss went up");
 }
@@ -227,6 +229,9 @@ TEST_F(TorchTrainerFailureTest, TheCauseIsToldAndNotWhatCameOfIt) {
     TorchTrainerOptions options = Options("");
     options.run.name = how;
     options.config.Set("how", how);
+    options.config.Set("heard", temp_ / (how + ".heard"));
+    const FileAtLogLine heard("the cause is looked for",
+                              temp_ / (how + ".heard"));
     TorchTrainer trainer(FailAsPeer, options);
     const absl::Status status = trainer.Fit().status();
     EXPECT_THAT(std::string(status.message()),
