@@ -66,7 +66,8 @@ class PreparedDataLoader {
 
   // Of the loop that runs, or of the next one.
   int64_t epoch() const { return impl_->position.epoch(); }
-  // The next loop runs over `epoch`, from its start. Not while one runs.
+  // The next loop runs over `epoch`, from its start. Throws std::logic_error if
+  // one runs, std::invalid_argument if epoch is below 0.
   void SetEpoch(int64_t epoch) { impl_->position.SetEpoch(epoch); }
 
   // Batches of that epoch on this rank, and on the rank that has the most: the

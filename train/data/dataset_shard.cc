@@ -160,18 +160,17 @@ int64_t DatasetShard::epoch() const { return position_->state.epoch; }
 int DatasetShard::rank() const { return position_->rank; }
 int DatasetShard::world_size() const { return position_->world_size; }
 
-absl::Status DatasetShard::SetEpoch(int64_t epoch) {
+void DatasetShard::SetEpoch(int64_t epoch) {
   if (position_->running) {
-    return absl::FailedPreconditionError(
+    throw std::logic_error(
         "SetEpoch was called while a stream of the shard runs; destroy that "
         "first");
   }
   if (epoch < 0) {
-    return absl::InvalidArgumentError(
+    throw std::invalid_argument(
         absl::StrCat("epoch is ", epoch, "; expected at least 0"));
   }
   position_->BeginEpoch(epoch);
-  return absl::OkStatus();
 }
 
 std::string DatasetShard::State() const {

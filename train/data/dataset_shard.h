@@ -111,9 +111,9 @@ class DatasetShard {
 
   // Of the stream that runs, or of the next one.
   int64_t epoch() const;
-  // The next stream is of `epoch`, from its start. FAILED_PRECONDITION, one
-  // runs.
-  absl::Status SetEpoch(int64_t epoch);
+  // The next stream is of `epoch`, from its start. Throws std::logic_error if
+  // one runs, std::invalid_argument if epoch is below 0.
+  void SetEpoch(int64_t epoch);
 
   // The place in the data, for a checkpoint: after the last batch that was
   // taken, whatever the thread has read ahead. One line of JSON, the same on

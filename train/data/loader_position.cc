@@ -66,6 +66,10 @@ void LoaderPosition::SetEpoch(int64_t epoch) {
   if (in_pass_) {
     throw std::logic_error("SetEpoch was called within a loop over the loader");
   }
+  if (epoch < 0) {
+    throw std::invalid_argument(
+        absl::StrCat("epoch is ", epoch, "; expected at least 0"));
+  }
   sampler_->SetEpoch(epoch);
 }
 

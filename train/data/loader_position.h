@@ -49,7 +49,8 @@ class LoaderPosition {
   void EndPass();
 
   int64_t epoch() const { return sampler_->epoch(); }
-  // Throws std::logic_error while a loop runs.
+  // Throws std::logic_error while a loop runs, std::invalid_argument if epoch
+  // is below 0.
   void SetEpoch(int64_t epoch);
   int64_t steps() const { return Steps(sampler_->pass_size()); }
   int64_t max_steps() const { return Steps(sampler_->max_pass_size()); }

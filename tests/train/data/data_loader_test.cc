@@ -364,6 +364,8 @@ TEST(DataLoaderTest, ALoopWithinALoopIsRefused) {
   }
   EXPECT_EQ(batches, 5);
   EXPECT_EQ(loader.epoch(), 1);
+  EXPECT_THROW(loader.SetEpoch(-1), std::invalid_argument);
+  EXPECT_EQ(loader.epoch(), 1);
 }
 
 class Unsized : public torch::data::datasets::Dataset<Unsized> {
