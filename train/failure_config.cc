@@ -15,6 +15,11 @@ absl::Status Validate(const FailureConfig& config) {
         absl::StrCat("failure.hang_timeout must be above 0, got ",
                      absl::FormatDuration(config.hang_timeout)));
   }
+  if (config.warn_after <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("failure.warn_after must be above 0, got ",
+                     absl::FormatDuration(config.warn_after)));
+  }
   return absl::OkStatus();
 }
 

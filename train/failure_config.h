@@ -27,7 +27,14 @@ struct FailureConfig {
   // is what GetProgress tells, where the class has it; otherwise the answer to
   // the call that runs, so that the longest epoch must fit. The longest
   // synchronisation must fit in any case.
+  //
+  // No limit if not set: nobody else knows how long an epoch may take. Training
+  // then waits for a worker that hangs, and says so; see warn_after.
   absl::Duration hang_timeout = absl::InfiniteDuration();
+  // A worker without progress for so long, and a parameter server that has not
+  // answered, is a warning in the log, which is repeated as often; infinite: no
+  // warnings.
+  absl::Duration warn_after = absl::Minutes(5);
 };
 
 // INVALID_ARGUMENT with the field and what it may be.

@@ -275,6 +275,10 @@ class TrainerBase {
                                  absl::string_view method, HangWatch* watch,
                                  std::vector<bool>* done, size_t* failed,
                                  absl::FunctionRef<void()> on_done);
+  // Workers that make no progress, and for how long.
+  void WarnOfStalled(
+      absl::string_view method,
+      const std::vector<std::pair<size_t, absl::Duration>>& stalled) const;
   // Puts in the place of *failed and `error` another call's that is the cause,
   // if that comes soon.
   absl::Status FindCause(const std::vector<Call>& calls,

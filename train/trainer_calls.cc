@@ -23,13 +23,20 @@ namespace {
 // For so long the cause of an error is waited for that may have one elsewhere.
 constexpr absl::Duration kCauseGrace = absl::Seconds(2);
 
-void LogWaiting(const std::vector<AnyActorHandle>& workers,
-                const std::vector<bool>& done, absl::string_view method) {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < done.size(); ++i) {
-    if (!done[i]) names.push_back(ps::WorkerName(i, workers[i]));
-  }
-  LOG(INFO) << method << ": still waiting for " << absl::StrJoin(names, ", ");
+// What becomes of somebody who is waited for.
+std::string WaitEnds(const FailureConfig& config) {
+  return config.hang_timeout == absl::InfiniteDuration()
+             ? "training waits without limit, since failure.hang_timeout is "
+               "not set"
+             : absl::StrCat("after ", absl::FormatDuration(config.hang_timeout),
+                            " (failure.hang_timeout) that is a failure");
+}
+
+// To read: whole seconds, where there are any.
+std::string HowLong(absl::Duration time) {
+  return absl::FormatDuration(absl::Trunc(time, time < absl::Seconds(1)
+                                                    ? absl::Milliseconds(1)
+                                                    : absl::Seconds(1)));
 }
 
 }  // namespace
@@ -75,8 +82,8 @@ absl::Status TrainerBase::AwaitWorkers(std::vector<Call> calls,
     done[i] = calls[i] == nullptr;
     if (!done[i]) ++num_calls;
   }
-  HangWatch watch(options_.failure.hang_timeout, WorkersHaveProgress(),
-                  calls.size());
+  HangWatch watch(options_.failure.hang_timeout, options_.failure.warn_after,
+                  WorkersHaveProgress(), calls.size());
   // Those that may have failed only because of one that has been healed.
   std::vector<bool> excused(calls.size(), false);
   while (true) {
@@ -119,10 +126,9 @@ absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
                                             absl::FunctionRef<void()> on_done) {
   const absl::Duration turn =
       recovering_ ? std::min(watch->turn(), kSignalTurn) : watch->turn();
-  absl::Time remind_at = absl::Now() + kReminderPeriod;
   while (true) {
     absl::Status error = ps::AwaitCalls(
-        calls, workers_, method, kReminderPeriod,
+        calls, workers_, method, /*reminder_period=*/absl::InfiniteDuration(),
         [&](size_t i) -> absl::Status {
           if ((*done)[i]) return absl::OkStatus();
           // The status names class, method and actor itself.
@@ -143,12 +149,11 @@ absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
       return absl::OkStatus();
     }
     MR_RETURN_IF_ERROR(CheckNotStopped());
-    if (absl::Now() >= remind_at) {
-      remind_at = absl::Now() + kReminderPeriod;
-      LogWaiting(workers_, *done, method);
-    }
     const std::optional<size_t> hung = watch->Look(workers_, *done);
-    if (!hung.has_value()) continue;
+    if (!hung.has_value()) {
+      WarnOfStalled(method, watch->Stalled(*done));
+      continue;
+    }
     *failed = *hung;
     return absl::DeadlineExceededError(
         absl::StrCat(ps::WorkerName(*hung, workers_[*hung]), ": ", method,
@@ -157,6 +162,22 @@ absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
                      absl::FormatDuration(options_.failure.hang_timeout),
                      " (failure.hang_timeout): it is taken for hung"));
   }
+}
+
+void TrainerBase::WarnOfStalled(
+    absl::string_view method,
+    const std::vector<std::pair<size_t, absl::Duration>>& stalled) const {
+  if (stalled.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& [worker, time] : stalled) {
+    names.push_back(absl::StrCat(ps::WorkerName(worker, workers_[worker]),
+                                 " for ", HowLong(time)));
+  }
+  LOG(WARNING) << method
+               << (WorkersHaveProgress() ? ": no progress of "
+                                         : " has not returned: ")
+               << absl::StrJoin(names, ", ") << "; "
+               << WaitEnds(options_.failure);
 }
 
 absl::Status TrainerBase::FindCause(const std::vector<Call>& calls,
@@ -190,17 +211,28 @@ absl::Status TrainerBase::AwaitServer(const Call& call) const {
       options_.failure.hang_timeout +
       2 * absl::Seconds(options_.server_options.sync_timeout_seconds);
   const auto start = std::chrono::steady_clock::now();
+  absl::Duration warn_at = options_.failure.warn_after;
   while (!call->done()) {
     MR_RETURN_IF_ERROR(CheckNotStopped());
-    const absl::Duration left =
-        limit - absl::FromChrono(std::chrono::steady_clock::now() - start);
+    const absl::Duration waited =
+        absl::FromChrono(std::chrono::steady_clock::now() - start);
+    const absl::Duration left = limit - waited;
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(
           absl::StrCat("the parameter server has not answered for ",
                        absl::FormatDuration(limit), " (failure.hang_timeout)"));
     }
+    if (waited >= warn_at) {
+      warn_at = waited + options_.failure.warn_after;
+      LOG(WARNING) << "the parameter server has not answered for "
+                   << HowLong(waited)
+                   << ": it waits for workers, whom its own lines in the log "
+                      "name, or hangs itself; "
+                   << WaitEnds(options_.failure);
+    }
+    const absl::Duration turn = std::min(left, warn_at - waited);
     miniray::internal::WaitForCalls(
-        {call}, 1, recovering_ ? std::min(left, kSignalTurn) : left);
+        {call}, 1, recovering_ ? std::min(turn, kSignalTurn) : turn);
   }
   return absl::OkStatus();
 }

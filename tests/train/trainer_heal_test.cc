@@ -9,13 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
 #include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/file_at_log_line.h"
@@ -41,6 +46,45 @@ absl::Duration HangTimeout(const std::string& fault) {
   return fault == "hang" || fault == "stop" ? absl::Seconds(5)
                                             : absl::InfiniteDuration();
 }
+
+// Kills a process once the log has a line with this text, and keeps the line.
+class KillAtLine : public google::LogSink {
+ public:
+  explicit KillAtLine(std::string text) : text_(std::move(text)) {
+    google::AddLogSink(this);
+  }
+  ~KillAtLine() override { google::RemoveLogSink(this); }
+
+  void Watch(int64_t pid) {
+    const absl::MutexLock lock(&mu_);
+    pid_ = pid;
+  }
+  std::string line() {
+    const absl::MutexLock lock(&mu_);
+    return line_;
+  }
+
+  using google::LogSink::send;
+  void send(google::LogSeverity severity, const char* full_filename,
+            const char* base_filename, int line,
+            const google::LogMessageTime& time, const char* message,
+            size_t length) override {
+    const absl::string_view text(message, length);
+    const absl::MutexLock lock(&mu_);
+    if (severity < google::GLOG_WARNING || !line_.empty() ||
+        !absl::StrContains(text, text_)) {
+      return;
+    }
+    line_ = std::string(text);
+    if (pid_ > 0) kill(static_cast<pid_t>(pid_), SIGKILL);
+  }
+
+ private:
+  const std::string text_;
+  absl::Mutex mu_;
+  int64_t pid_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string line_ ABSL_GUARDED_BY(mu_);
+};
 
 class TrainerHealTest : public ::testing::Test {
  protected:
@@ -305,11 +349,50 @@ TEST_F(TrainerHealTest, WhoFailedBecauseOfTheLostOneIsCalledAgain) {
 
 // Epochs of 3 s, with progress every 0.3 s: nobody hangs.
 TEST_F(TrainerHealTest, WhoMakesProgressDoesNotHang) {
-  RecoveryTrainer trainer(Options({.hang_timeout = absl::Seconds(2)}));
+  KillAtLine warning("no progress");
+  RecoveryTrainer trainer(Options(
+      {.hang_timeout = absl::Seconds(2), .warn_after = absl::Seconds(2)}));
   const auto result = Train(&trainer, "9 TrainEpoch throw", 3, 3);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->failures, IsEmpty());
+  EXPECT_EQ(warning.line(), "");
   EXPECT_EQ(Final(trainer), kUndisturbed[3]);
+}
+
+// Without a hang_timeout that would be the only thing to be seen of it.
+TEST_F(TrainerHealTest, AWorkerThatIsWaitedForWithoutLimitIsAWarning) {
+  KillAtLine warning("no progress of worker 1 (RecoveryWorker 'worker-1')");
+  RecoveryTrainer trainer(Options({.warn_after = absl::Seconds(1)}));
+  const std::string file = temp_.path() + "/fault";
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 1) return;
+    warning.Watch(*trainer.workers()[1].Call<&RecoveryWorker::Pid>().Get());
+    EXPECT_THAT(WriteFileAtomically(file, "1 TrainEpoch stop"), IsOk());
+  };
+  const auto result =
+      trainer.Train({.epochs = 4, .config = {{"fault_file", file}}});
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(StartsWith("epoch 2/4: worker 1"), HasSubstr("signal 9")));
+  EXPECT_THAT(warning.line(),
+              AllOf(StartsWith("TrainEpoch: "),
+                    HasSubstr("failure.hang_timeout is not set"),
+                    Not(HasSubstr("worker 0"))));
+}
+
+TEST_F(TrainerHealTest, AServerThatIsWaitedForWithoutLimitIsAWarning) {
+  KillAtLine warning("the parameter server has not answered");
+  RecoveryTrainer trainer(Options({.warn_after = absl::Seconds(1)}));
+  trainer.at_epoch_start = [&](int epoch) {
+    if (epoch != 1) return;
+    const int64_t pid = nodes_->Info(trainer.parameter_server()).pid();
+    EXPECT_TRUE(StopProcess(pid));
+    warning.Watch(pid);
+  };
+  const auto result = trainer.Train({.epochs = 4});
+  EXPECT_THAT(
+      std::string(result.status().message()),
+      AllOf(StartsWith("epoch 2/4: synchronisation"), HasSubstr("signal 9")));
+  EXPECT_THAT(warning.line(), HasSubstr("failure.hang_timeout is not set"));
 }
 
 TEST_F(TrainerHealTest, AHungWorkerWithoutToleranceEndsTrainAndItself) {
@@ -413,6 +496,9 @@ TEST_F(TrainerHealTest, OptionsThatCannotBe) {
   RecoveryTrainer other(Options({.hang_timeout = absl::ZeroDuration()}));
   EXPECT_THAT(std::string(other.Train({}).status().message()),
               HasSubstr("failure.hang_timeout must be above 0"));
+  RecoveryTrainer third(Options({.warn_after = absl::ZeroDuration()}));
+  EXPECT_THAT(std::string(third.Train({}).status().message()),
+              HasSubstr("failure.warn_after must be above 0"));
 }
 
 }  // namespace
