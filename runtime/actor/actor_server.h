@@ -39,6 +39,12 @@ struct ActorHooks {
   // load_state: NOT_FOUND, nothing was saved.
   std::function<absl::Status(absl::Cord state)> save_state;
   std::function<absl::StatusOr<absl::Cord>()> load_state;
+  // Hands a serialized Value to the node's object store; returns one that
+  // refers to it, and what frees it. Blocks. Errors: RESOURCE_EXHAUSTED, the
+  // store is full. UNAVAILABLE, it does not answer.
+  std::function<absl::StatusOr<absl::Cord>(const absl::Cord& value,
+                                           std::shared_ptr<void>* hold)>
+      put;
   // Runs in the thread that ran the call, after it: must not block.
   std::function<void(const FinishedCall& call)> on_call;
 };

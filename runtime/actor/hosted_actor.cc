@@ -3,10 +3,12 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/actor/host.h"
@@ -38,13 +40,31 @@ constexpr uint64_t kMaxSentResult = 100'000;
 // No message holds more; such results always stay.
 constexpr uint64_t kMaxReplyBytes = kMaxMessageBytes - (1 << 20);
 
-// While so many bytes stay here, further results are sent at once: callers that
-// do not fetch them, nor let go of them, must not fill this process's memory.
-constexpr int64_t kMaxStayingBytes = int64_t{1} << 30;
+// Results with so many bytes stay in this process at most: callers that do not
+// fetch them, nor let go of them, must not fill its memory. Beyond, what was
+// asked to stay goes to the node's store, and what need not stay is sent at
+// once. One alone may have more.
+constexpr char kKeptVariable[] = "MINIRAY_KEPT_RESULTS_MB";
+constexpr int64_t kMaxKeptBytes = int64_t{1} << 30;
+constexpr int64_t kMostMegabytes = int64_t{1} << 40;
 
 // Replies that wait for one save: a few calls, for a short time.
 constexpr size_t kMaxHeldReplies = 1024;
 constexpr absl::Duration kMaxHold = absl::Milliseconds(10);
+
+int64_t MaxKeptBytes() {
+  const char* const value = std::getenv(kKeptVariable);
+  if (value == nullptr) return kMaxKeptBytes;
+  int64_t megabytes = 0;
+  if (absl::SimpleAtoi(value, &megabytes) && megabytes >= 0 &&
+      megabytes <= kMostMegabytes) {
+    return megabytes << 20;
+  }
+  LOG(WARNING) << kKeptVariable << "=" << value << " is not a number from 0 to "
+               << kMostMegabytes << "; " << (kMaxKeptBytes >> 20)
+               << " is used instead";
+  return kMaxKeptBytes;
+}
 
 int64_t NowMicros() { return absl::GetCurrentTimeNanos() / 1000; }
 
@@ -116,7 +136,8 @@ HostedActor::HostedActor(v1::HostActor host, ActorHooks hooks,
                         : kSessionLife),
       hooks_(std::move(hooks)),
       on_event_(std::move(on_event)),
-      on_gone_(std::move(on_gone)) {
+      on_gone_(std::move(on_gone)),
+      max_kept_bytes_(MaxKeptBytes()) {
   const v1::ActorSpec& spec = host_.spec();
   auto group = std::make_unique<Group>();
   group->max_concurrency = std::max(1, spec.max_concurrency());
@@ -310,6 +331,12 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
         lane->exit_requested() ? "from an actor that exits"
                                : "by a caller that fetches nothing"));
   }
+  if (result.ok()) {
+    reply->kept = Stays(*lane, *call, result->size());
+    if (reply->kept || call->message.keep_result) {
+      result = Keep(*call->session, *std::move(result));
+    }
+  }
   calls_done_.fetch_add(1, std::memory_order_relaxed);
   if (!result.ok()) calls_failed_.fetch_add(1, std::memory_order_relaxed);
   if (hooks_.on_call) {
@@ -319,12 +346,6 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
                     .end_unix_us = NowMicros(),
                     .failed = !result.ok(),
                     .lane = lane->index()});
-  }
-  if (result.ok()) {
-    reply->kept = Stays(*lane, *call, result->size());
-    if (reply->kept || call->message.keep_result) {
-      result = Keep(*call->session, *std::move(result));
-    }
   }
   reply->call_id = call->message.call_id;
   reply->status = result.status();
@@ -338,11 +359,31 @@ bool HostedActor::Stays(const Lane& lane, const QueuedCall& call,
   if (bytes > kMaxReplyBytes) return true;
   return bytes > std::max(kMaxSentResult, call.message.wanted_bytes) &&
          call.session->takes_references() && !call.session->shares_replies() &&
-         !lane.exit_requested() && kept_.bytes() < kMaxStayingBytes;
+         !lane.exit_requested() && kept_.bytes() < max_kept_bytes_;
 }
 
-absl::Cord HostedActor::Keep(const CallSession& session, absl::Cord result) {
+absl::StatusOr<absl::Cord> HostedActor::Keep(const CallSession& session,
+                                             absl::Cord result) {
   v1::Value value;
+  const int64_t kept = kept_.bytes();
+  if (hooks_.put != nullptr && kept > 0 &&
+      kept + static_cast<int64_t>(result.size()) > max_kept_bytes_) {
+    std::shared_ptr<void> hold;
+    absl::StatusOr<absl::Cord> reference = hooks_.put(result, &hold);
+    if (!reference.ok() || !value.ParseFromString(std::string(*reference))) {
+      return absl::Status(
+          reference.ok() ? absl::StatusCode::kInternal
+                         : reference.status().code(),
+          absl::StrCat("the call ran, but its result of ", result.size(),
+                       " bytes cannot stay: results that the actor keeps have ",
+                       kept, " of ", max_kept_bytes_, " bytes (", kKeptVariable,
+                       "), and beyond, its node keeps them: ",
+                       reference.status().message()));
+    }
+    kept_.AddStored(session.caller(), value.object().object_id(),
+                    std::move(hold));
+    return reference;
+  }
   v1::ObjectRefValue* object = value.mutable_object();
   object->set_size(static_cast<int64_t>(result.size()));
   object->mutable_actor()->set_actor_id(host_.spec().actor_id());

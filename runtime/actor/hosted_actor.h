@@ -125,10 +125,13 @@ class HostedActor : public SessionOwner,
 
   // Whether the call's result stays here though nobody asked for that.
   bool Stays(const Lane& lane, const QueuedCall& call, uint64_t bytes) const;
-  // Leaves the result here, and makes the reference that is sent instead.
-  absl::Cord Keep(const CallSession& session, absl::Cord result);
+  // Leaves the result here, or in the node's store if much is here, and makes
+  // the reference that is sent instead. Errors: of the store.
+  absl::StatusOr<absl::Cord> Keep(const CallSession& session,
+                                  absl::Cord result);
 
   KeptResults kept_;
+  const int64_t max_kept_bytes_;
   std::atomic<uint64_t> calls_done_ = 0;
   std::atomic<uint64_t> calls_failed_ = 0;
 

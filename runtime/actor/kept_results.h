@@ -1,12 +1,17 @@
-// Results that stay with the actor that made them (Call.keep_result), until the
-// caller releases them or its session ends.
+// Results that stay with the actor that made them (Call.keep_result), or with
+// its node's object store on its behalf, until the caller releases them or its
+// session ends.
 
 #ifndef MINIRAY_RUNTIME_ACTOR_KEPT_RESULTS_H_
 #define MINIRAY_RUNTIME_ACTOR_KEPT_RESULTS_H_
 
 #include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -28,39 +33,44 @@ class KeptResults {
     std::string id = NewId("result");
     absl::MutexLock lock(&mu_);
     bytes_ += value.size();
-    results_.emplace(id, std::make_pair(caller, std::move(value)));
+    results_.emplace(id, Kept{caller, std::move(value), nullptr});
     return id;
+  }
+
+  // One that lies in the store by this id, as long as `hold` lives.
+  void AddStored(const std::string& caller, const std::string& id,
+                 std::shared_ptr<void> hold) {
+    absl::MutexLock lock(&mu_);
+    results_.emplace(id, Kept{caller, std::nullopt, std::move(hold)});
   }
 
   absl::StatusOr<absl::Cord> Find(const std::string& id) const {
     absl::MutexLock lock(&mu_);
     auto it = results_.find(id);
-    if (it == results_.end()) {
+    if (it == results_.end() || !it->second.value.has_value()) {
       return absl::NotFoundError(absl::StrCat(
           "the result ", id,
           " was released (the last reference to it in the "
           "process that called for it is gone), or never was here"));
     }
-    return it->second.second;
+    return *it->second.value;
   }
 
   void Release(const std::string& id) {
+    Kept released;  // Dies unlocked.
     absl::MutexLock lock(&mu_);
     auto it = results_.find(id);
     if (it == results_.end()) return;
-    bytes_ -= it->second.second.size();
-    results_.erase(it);
+    released = Take(it);
   }
 
   // Its session has ended.
   void ReleaseAllOf(const std::string& caller) {
+    std::vector<Kept> released;
     absl::MutexLock lock(&mu_);
     for (auto it = results_.begin(); it != results_.end();) {
       const auto next = std::next(it);
-      if (it->second.first == caller) {
-        bytes_ -= it->second.second.size();
-        results_.erase(it);
-      }
+      if (it->second.caller == caller) released.push_back(Take(it));
       it = next;
     }
   }
@@ -69,15 +79,29 @@ class KeptResults {
     absl::MutexLock lock(&mu_);
     return static_cast<int64_t>(results_.size());
   }
+  // In this process.
   int64_t bytes() const {
     absl::MutexLock lock(&mu_);
     return static_cast<int64_t>(bytes_);
   }
 
  private:
+  struct Kept {
+    std::string caller;
+    std::optional<absl::Cord> value;  // Absent: the store has it.
+    std::shared_ptr<void> hold;
+  };
+  using Results = absl::flat_hash_map<std::string, Kept>;
+
+  Kept Take(Results::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    Kept kept = std::move(it->second);
+    if (kept.value.has_value()) bytes_ -= kept.value->size();
+    results_.erase(it);
+    return kept;
+  }
+
   mutable absl::Mutex mu_;
-  absl::flat_hash_map<std::string, std::pair<std::string, absl::Cord>> results_
-      ABSL_GUARDED_BY(mu_);
+  Results results_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -220,6 +220,9 @@ absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {
                       incarnation = host.incarnation()] {
     return client->LoadActorState(id, incarnation);
   };
+  hooks.put = [client](const absl::Cord& value, std::shared_ptr<void>* hold) {
+    return client->PutObject(value, hold);
+  };
   return hooks;
 }
 

@@ -141,6 +141,21 @@ TEST_F(LargeResultsTest, ComeWithTheReplyWhereTheyWereFetchedBefore) {
   EXPECT_TRUE(Eventually([&] { return !came(1'000'000); }));
 }
 
+TEST_F(LargeResultsTest, ComeAtOnceWhereMuchStaysAlready) {
+  const auto producer = driver_.CreateActor<Producer>(
+      {.env = {{kMemoryVariable, "0"}, {"MINIRAY_KEPT_RESULTS_MB", "1"}}});
+  ASSERT_THAT(producer, IsOk());
+  auto first = producer->Call<&Producer::Make>(1'100'000);
+  EXPECT_LT(Came(first), 500u);
+  auto second = producer->Call<&Producer::Make>(1'100'000);
+  EXPECT_GE(Came(second), 1'100'000u);
+  EXPECT_EQ(*second.Get(kLong), Text(1'100'000));
+  EXPECT_EQ(Inspect(*producer).kept_objects(), 1);
+  first = {};
+  EXPECT_TRUE(Eventually(
+      [&] { return Came(producer->Call<&Producer::Make>(1'100'000)) < 500u; }));
+}
+
 TEST_F(LargeResultsTest, SmallOnesComeWithTheReply) {
   const ActorHandle<Producer> producer = Create();
   auto made = producer.Call<&Producer::Make>(50'000);
