@@ -300,6 +300,48 @@ TEST_F(TrainerHealTest, AFailureThatComesAgainIsWaitedForLongerAndLonger) {
   EXPECT_GE(times[4] - times[3], absl::Seconds(1.5));
 }
 
+// The synchronisation goes on without the lost one, if it has the other, and
+// the lost one is made anew when it is called next. Where it had not given its
+// weights, its epoch is lost: 4.5 becomes 3.5, which worker 0 has.
+TEST_F(TrainerHealTest, AQuorumGoesOnWithoutALostWorkerWhoIsReplacedLater) {
+  struct Case {
+    std::string method, how;
+    std::vector<double> x;  // After each epoch.
+    double end;
+  };
+  const std::vector<double> without = {3, 4.5, 4.75, 5.375};
+  const Case cases[] = {{"GetWeights", "kill", without, 5.375},
+                        {"GetWeights", "stop", without, 5.375},
+                        {"SetWeights", "kill", kUndisturbed, kUndisturbed[3]}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.method + " " + c.how);
+    TrainerOptions options = Options({.max_failures = 1,
+                                      .policy = FailurePolicy::kHeal,
+                                      .hang_timeout = HangTimeout(c.how)});
+    options.server_options.min_workers = 1;
+    // Only who is stopped is late.
+    options.server_options.sync_timeout_seconds = c.how == "stop" ? 5 : 60;
+    RecoveryTrainer trainer(options);
+    const auto result = Train(&trainer, "1 " + c.method + " " + c.how);
+    ASSERT_THAT(result, IsOk());
+    ASSERT_THAT(result->history, SizeIs(4));
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(result->history[i].epoch, i);
+      EXPECT_EQ(result->history[i].metrics.at("x"), c.x[i]) << i;
+      EXPECT_TRUE(result->history[i].synced) << i;
+    }
+    EXPECT_EQ(result->history[1].sync.num_lost, c.method == "GetWeights");
+    EXPECT_EQ(Final(trainer), c.end);
+    EXPECT_EQ(trainer.GetSyncStats()->version, 4);
+    EXPECT_THAT(trainer.created, ElementsAre(0, 1, 1));
+    ASSERT_THAT(result->failures, SizeIs(1));
+    EXPECT_EQ(result->failures[0].worker_id, 1);
+    EXPECT_THAT(std::string(result->failures[0].error.message()),
+                AllOf(StartsWith("epoch 3/4: worker 1"),
+                      HasSubstr(c.how == "kill" ? "signal 9" : "no progress")));
+  }
+}
+
 // Both are killed before one is made anew: the server waits for both.
 TEST_F(TrainerHealTest, TwoWorkersThatHangInASynchronisationAreBothReplaced) {
   RecoveryTrainer trainer(Options({.max_failures = 2,
