@@ -4,26 +4,41 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "runtime/api/miniray.h"
 #include "torch/cuda.h"
 
 namespace miniray::train {
 
 absl::StatusOr<c10::Device> ChooseDevice(absl::string_view name) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const ActorContext* const actor = ActorContext::Current();
   return internal::ChooseDevice(
       name,
       torch::cuda::is_available()
           ? static_cast<int>(torch::cuda::device_count())
           : 0,
-      visible == nullptr ? "not set" : absl::StrCat("'", visible, "'"));
+      visible == nullptr ? "not set" : absl::StrCat("'", visible, "'"),
+      actor == nullptr ? std::vector<std::string>() : actor->gpu_ids());
 }
 
 namespace internal {
 
-absl::StatusOr<c10::Device> ChooseDevice(absl::string_view name,
-                                         int num_cuda_devices,
-                                         const std::string& visible) {
+absl::StatusOr<c10::Device> ChooseDevice(
+    absl::string_view name, int num_cuda_devices, const std::string& visible,
+    const std::vector<std::string>& given) {
+  // Nobody who asks for a GPU means to train on the CPU.
+  if (name == "auto" && num_cuda_devices == 0 && !given.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device is 'auto', and of the GPUs that this actor has been given (",
+        absl::StrJoin(given, ", "),
+        ") LibTorch finds none: it was built without CUDA, there is no driver, "
+        "or CUDA_VISIBLE_DEVICES (",
+        visible,
+        ") hides them; 'cpu' trains on the CPU, and then no GPU need be asked "
+        "for"));
+  }
   if (name == "cpu" || (name == "auto" && num_cuda_devices == 0)) {
     return c10::Device(c10::kCPU);
   }
