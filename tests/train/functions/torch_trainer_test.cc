@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -47,6 +48,15 @@ void TellPlace(Context& ctx) {
               {"is_on_cpu", ctx.device() == "cpu"}});
 }
 MINIRAY_TRAIN_FUNC(TellPlace);
+
+// Tells which GPU this rank was given, as a number made from its name.
+void TellGpu(Context& ctx) {
+  const std::vector<std::string>& names = ActorContext::Current()->gpu_ids();
+  ctx.Report({{"is_on_gpu", ctx.device() == "cuda"},
+              {"gpus", static_cast<double>(names.size())},
+              {"gpu", std::hash<std::string>()(names.at(0)) % 1'000'003}});
+}
+MINIRAY_TRAIN_FUNC(TellGpu);
 
 // Each rank gives the files that the config names for it, "files0" and so on,
 // and tells how many it has got, and whether the ranks' own are its own.
@@ -195,6 +205,44 @@ TEST_F(TorchTrainerTest, RanksKnowTheirPlace) {
   }
   EXPECT_EQ(on_node[0] + on_node[1], 3);
   EXPECT_GT(on_node[1], 0);
+}
+
+TEST_F(TorchTrainerTest, RanksLieAsThePlacementStrategySays) {
+  TestCluster nodes({.node_cpus = {2, 2}});
+  TorchTrainerOptions options = Options();
+  options.cluster = nodes.Connect();
+  for (const auto& [strategy, node_of_rank_1] :
+       {std::pair(PlacementStrategy::kStrictPack, 0),
+        std::pair(PlacementStrategy::kStrictSpread, 1)}) {
+    options.scaling.placement_strategy = strategy;
+    TorchTrainer trainer(TellPlace, options);
+    const auto result = trainer.Fit();
+    ASSERT_THAT(result, IsOk());
+    const std::vector<Metrics>& ranks = result->history[0].per_worker;
+    EXPECT_EQ(ranks[0].at("node_rank"), 0);
+    EXPECT_EQ(ranks[1].at("node_rank"), node_of_rank_1);
+  }
+}
+
+// As far as a machine without any shows it.
+TEST_F(TorchTrainerTest, EachRankHasGpusOfItsOwn) {
+  TestCluster nodes(
+      {.node_cpus = {2}, .configure_node = [](WorkerDaemon::Options* node) {
+         (*node->resources.mutable_quantity())["GPU"] = 2;
+       }});
+  TorchTrainerOptions options = Options();
+  options.cluster = nodes.Connect();
+  options.scaling.use_gpu = true;
+  TorchTrainer trainer(TellGpu, options);
+  const auto result = trainer.Fit();
+  ASSERT_THAT(result, IsOk());
+  std::set<double> gpus;
+  for (const Metrics& rank : result->history[0].per_worker) {
+    EXPECT_EQ(rank.at("is_on_gpu"), 1);
+    EXPECT_EQ(rank.at("gpus"), 1);
+    gpus.insert(rank.at("gpu"));
+  }
+  EXPECT_THAT(gpus, SizeIs(2));
 }
 
 TEST_F(TorchTrainerTest, LocalModeComesToWhatOneWorkerComesTo) {
@@ -465,6 +513,15 @@ TEST_F(TorchTrainerTest, OptionsThatCannotBeAreErrorsAtOnce) {
   EXPECT_THAT(
       error_of([](Given& o) { o.run.abort_timeout = absl::ZeroDuration(); }),
       HasSubstr("abort_timeout"));
+  for (const absl::Duration limit :
+       {absl::ZeroDuration(), absl::InfiniteDuration()}) {
+    EXPECT_THAT(error_of([=](Given& o) { o.run.collective_timeout = limit; }),
+                HasSubstr("collective_timeout"));
+  }
+  EXPECT_THAT(error_of([](Given& o) {
+                o.scaling.start_timeout = absl::InfiniteDuration();
+              }),
+              HasSubstr("start_timeout"));
   EXPECT_THAT(error_of([](Given& o) { o.run.callbacks = {nullptr}; }),
               HasSubstr("callbacks"));
   EXPECT_THAT(error_of([](Given& o) {
