@@ -1,11 +1,17 @@
 // Measures a train function whose ranks average their gradients against
-// PyTorch's own DistributedDataParallel on the same machine.
+// PyTorch's own DistributedDataParallel on the same machine, and how soon ranks
+// hear of another's death.
 //
 //   bazel-bin/tools/bench/train_functions [--batch=N] [--steps=N] [--rounds=N]
 //       [--json] [--check]
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/api/miniray.h"
@@ -25,11 +32,14 @@
 #include "tools/bench/peers/torch_ddp.h"
 #include "tools/bench/resnet_training.h"
 #include "tools/bench/resnet_work.h"
+#include "train/callback.h"
 #include "train/functions/prepare_model.h"
 #include "train/functions/torch_trainer.h"
 
 ABSL_FLAG(int, batch, 32, "Images in a batch of each rank.");
 ABSL_FLAG(int, steps, 25, "Steps that are measured at a time.");
+ABSL_FLAG(absl::Duration, collective_timeout, absl::Minutes(5),
+          "RunConfig::collective_timeout.");
 
 namespace miniray::bench {
 namespace {
@@ -50,13 +60,20 @@ Each measurement starts its processes, and ends them; steps at the beginning do
 not count. The ranks must end with the same weights. Plain processes have malloc's
 settings that actors have; PyTorch is as torchrun starts it.
 
+And the time from SIGKILL of one of three ranks until the last of the others has
+been told to stop, while they wait for nothing else.
+
   --batch=N    images in a batch of each rank (default 32)
-  --steps=N    steps that are measured at a time (default 25))";
+  --steps=N    steps that are measured at a time (default 25)
+  --collective_timeout=DURATION
+               how long ranks wait for one that hangs in a step (default 5m))";
 
 constexpr char kWhat[] = "2 ranks of a train function";
 constexpr char kCeilingName[] = "2 plain processes";
 constexpr char kTorchName[] = "PyTorch DDP";
+constexpr char kDeath[] = "3 ranks, one is killed, the others are told";
 constexpr int64_t kWarmUp = 3;
+constexpr double kMaxDeathMs = 1000;
 
 // Metrics of the function.
 constexpr char kPace[] = "samples_per_second";
@@ -83,6 +100,62 @@ void TrainResNet(train::Context& ctx) {
 }
 MINIRAY_TRAIN_FUNC(TrainResNet);
 
+constexpr char kPid[] = "pid";
+constexpr char kTold[] = "told";  // When, in microseconds since the epoch.
+
+// Waits until the trainer says to stop; in the next generation, tells when that
+// was. The processes of ranks that live stay.
+void AwaitWord(train::Context& ctx) {
+  static absl::Time told = absl::UnixEpoch();
+  ctx.Report({{kPid, getpid()}, {kTold, absl::ToUnixMicros(told)}},
+             {{"file", ""}});
+  if (ctx.generation() > 0) return;
+  absl::Notification word;
+  const auto handler = ctx.OnAbort([&](const absl::Status&) {
+    told = absl::Now();
+    word.Notify();
+  });
+  word.WaitForNotification();
+  throw train::PeerFailure("told to stop");
+}
+MINIRAY_TRAIN_FUNC(AwaitWord);
+
+// Kills the last rank at the first report.
+class Killer : public train::Callback {
+ public:
+  void OnEpochEnd(train::TrainContext& context,
+                  const train::EpochResult& result) override {
+    if (result.epoch != 0) return;
+    const auto pid = static_cast<pid_t>(result.per_worker.back().at(kPid));
+    killed_ = absl::Now();
+    kill(pid, SIGKILL);
+  }
+  absl::Time killed() const { return killed_; }
+
+ private:
+  absl::Time killed_ = absl::InfiniteFuture();
+};
+
+// In milliseconds.
+absl::StatusOr<double> TimeOfDeathNotice(const Cluster& cluster) {
+  const auto killer = std::make_shared<Killer>();
+  train::TorchTrainer trainer(
+      AwaitWord,
+      {.scaling = {.num_workers = 3},
+       .run = {.failure = {.max_failures = 1}, .callbacks = {killer}},
+       .cluster = cluster});
+  MR_ASSIGN_OR_RETURN(const train::Result result, trainer.Fit());
+  absl::Time told = absl::InfinitePast();
+  for (int rank = 0; rank < 2; ++rank) {
+    const double micros = result.history.back().per_worker.at(rank).at(kTold);
+    told = std::max(told, absl::FromUnixMicros(static_cast<int64_t>(micros)));
+  }
+  if (told <= killer->killed()) {
+    return absl::InternalError("no rank was told of the death");
+  }
+  return absl::ToDoubleMilliseconds(told - killer->killed());
+}
+
 absl::Status CheckFlags() {
   for (const auto& [name, value] :
        {std::pair("batch", absl::GetFlag(FLAGS_batch)),
@@ -98,12 +171,14 @@ absl::Status CheckFlags() {
 absl::StatusOr<ResNetPace> TrainFunction(const Cluster& cluster,
                                          const ResNetWork& work,
                                          double* waited) {
-  train::TorchTrainer trainer(TrainResNet,
-                              {.config = {{"batch_size", work.batch_size},
-                                          {"warm_up", work.warm_up},
-                                          {"steps", work.steps}},
-                               .scaling = {.num_workers = work.ranks},
-                               .cluster = cluster});
+  train::TorchTrainer trainer(
+      TrainResNet,
+      {.config = {{"batch_size", work.batch_size},
+                  {"warm_up", work.warm_up},
+                  {"steps", work.steps}},
+       .scaling = {.num_workers = work.ranks},
+       .run = {.collective_timeout = absl::GetFlag(FLAGS_collective_timeout)},
+       .cluster = cluster});
   MR_ASSIGN_OR_RETURN(const train::Result result, trainer.Fit());
   if (result.history.empty()) {
     return absl::InternalError("the train function has reported nothing");
@@ -164,6 +239,7 @@ absl::Status Measure(Table* table) {
     measurements.push_back(Checked(kTorchName, &num_parameters,
                                    [&] { return torch->Train(work); }));
   }
+  measurements.push_back({kDeath, [&] { return TimeOfDeathNotice(cluster); }});
   MR_ASSIGN_OR_RETURN(const std::vector<double> medians,
                       MeasureInTurn(measurements, table));
   table->Add({.what = kWhat,
@@ -188,6 +264,10 @@ absl::Status Measure(Table* table) {
                 .ours = medians[0],
                 .peer_name = kNoTorchDdp});
   }
+  table->Add({.what = kDeath,
+              .unit = "ms",
+              .ours = medians.back(),
+              .at_most = kMaxDeathMs});
   return absl::OkStatus();
 }
 

@@ -17,6 +17,10 @@ TEST(BenchTrainFunctionsTest, MeasuresThePeersOnTheSameNetwork) {
   } else {
     EXPECT_EQ(row[1]["peer_name"], "PyTorch: not installed");
   }
+  const auto& death = rows["3 ranks, one is killed, the others are told"];
+  ASSERT_EQ(death.size(), 1);
+  EXPECT_GT(death[0]["ours"], 0);
+  EXPECT_EQ(death[0]["at_most"], 1000);
 }
 
 }  // namespace
