@@ -83,7 +83,9 @@ struct RunConfig {
 
 struct TorchTrainerOptions {
   Config config;  // For Context::config.
-  // For Context::GetDatasetShard, by the names that it uses.
+  // For Context::GetDatasetShard, by the names that it uses. Those made from
+  // tensors must, together with rank 0's part of a checkpoint, have room in a
+  // node's object store.
   std::map<std::string, Dataset> datasets;
   ScalingConfig scaling;
   RunConfig run;
