@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/background.h"
 #include "runtime/base/silence.h"
+#include "runtime/shm/warm_memory.h"
 
 namespace miniray {
 namespace internal {
@@ -28,6 +30,9 @@ constexpr int kMaxLingeringTicks = 2;
 constexpr uint32_t kAlive = 0;
 constexpr uint32_t kReading = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kHeaderBytes = 8;
+// What is read into fresh pages costs several times more. Calls that go
+// together make no such frame, so malloc serves them.
+constexpr size_t kMinWarmBytes = 2 << 20;
 
 int MaxSilentTicks() {
   static const auto ticks = static_cast<int>(
@@ -45,6 +50,12 @@ uint32_t Load(const char* from) {
     value |= static_cast<uint32_t>(static_cast<uint8_t>(from[i])) << (8 * i);
   }
   return value;
+}
+
+// Null: there is none.
+std::shared_ptr<char> MemoryFor(size_t size) {
+  if (size >= kMinWarmBytes) return PrivateMemory::Get().Allocate(size);
+  return {new (std::nothrow) char[size], std::default_delete<char[]>()};
 }
 
 // Whether the connection is no more, and not this end at fault.
@@ -299,10 +310,9 @@ bool FrameLink::Deliver() {
     if (!wanted_) return false;
     if (large_ != nullptr) {
       if (large_filled_ < large_header_.size) return true;
-      char* const memory = large_.release();
-      const absl::Cord bytes = absl::MakeCordFromExternal(
-          absl::string_view(memory, large_header_.size),
-          [memory] { delete[] memory; });
+      const absl::string_view whole(large_.get(), large_header_.size);
+      const absl::Cord bytes =
+          absl::MakeCordFromExternal(whole, [memory = std::move(large_)] {});
       wanted_ = false;
       user_->OnLinkFrame(large_header_.kind, bytes);
       continue;
@@ -314,7 +324,7 @@ bool FrameLink::Deliver() {
       header = {Load(next), Load(next + 4)};
       if (!Check(header)) return false;
       if (kHeaderBytes + header.size > buffer_.size()) {
-        large_.reset(new (std::nothrow) char[header.size]);
+        large_ = MemoryFor(header.size);
         if (large_ == nullptr) {
           End(absl::ResourceExhaustedError(absl::StrCat(
               "no memory for a frame of ", header.size, " bytes")));

@@ -136,7 +136,7 @@ class FrameLink : public LinkLoopUser,
   size_t begin_ = 0;
   size_t end_ = 0;
   // A frame that the buffer cannot hold.
-  std::unique_ptr<char[]> large_;
+  std::shared_ptr<char> large_;
   Header large_header_;
   size_t large_filled_ = 0;
 
