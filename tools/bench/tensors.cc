@@ -312,7 +312,7 @@ absl::Status Measure(Table* table) {
   table->Add(Bandwidth("result, same node", medians[0], stubs, medians[5], 10));
   table->Add(Bandwidth("result, same node", medians[0], copy, medians[9], 0.4));
   table->Add(Bandwidth("result, same node, and read once", medians[11],
-                       "memcpy and sum, warm", medians[12], {}));
+                       "memcpy and sum, warm", medians[12], 0.4));
   table->Add({.what = "read only, same node: copied",
               .unit = "MB",
               .ours = copied / 1e6,
@@ -328,11 +328,11 @@ absl::Status Measure(Table* table) {
   table->Add(Bandwidth("lent result, through TCP", medians[14], ranges,
                        medians[13], {}));
   table->Add(
-      Bandwidth("result, through TCP", medians[3], slices, medians[7], {}));
+      Bandwidth("result, through TCP", medians[3], slices, medians[7], 1.2));
   table->Add(Bandwidth("lent argument, through TCP", medians[15], slices,
-                       medians[8], {}));
+                       medians[8], 1.2));
   table->Add(
-      Bandwidth("argument, through TCP", medians[4], slices, medians[8], {}));
+      Bandwidth("argument, through TCP", medians[4], slices, medians[8], 1.2));
   table->Add(Bandwidth(
       "result, same node", medians[0], ray == nullptr ? kNoRay : "Ray",
       ray == nullptr ? std::nullopt : std::optional<double>(medians[16]), {}));
