@@ -2,33 +2,9 @@
 
 #include "ATen/autocast_mode.h"
 #include "absl/strings/str_cat.h"
+#include "train/libtorch_compat.h"
 
 namespace miniray::train {
-namespace {
-
-namespace autocast = at::autocast;
-
-bool Enabled(bool on_cuda) {
-  return on_cuda ? autocast::is_enabled() : autocast::is_cpu_enabled();
-}
-
-c10::ScalarType Type(bool on_cuda) {
-  return on_cuda ? autocast::get_autocast_gpu_dtype()
-                 : autocast::get_autocast_cpu_dtype();
-}
-
-void Set(bool on_cuda, bool enabled, c10::ScalarType type) {
-  if (on_cuda) {
-    autocast::set_enabled(enabled);
-    autocast::set_autocast_gpu_dtype(type);
-  } else {
-    autocast::set_cpu_enabled(enabled);
-    autocast::set_autocast_cpu_dtype(type);
-  }
-}
-
-}  // namespace
-
 absl::Status CheckPrecision(Precision precision, const c10::Device& device) {
   if (precision == Precision::kFloat32 || device.is_cuda()) {
     return absl::OkStatus();
@@ -47,21 +23,22 @@ absl::Status CheckPrecision(Precision precision, const c10::Device& device) {
 }
 
 Autocast::Autocast(Precision precision, const c10::Device& device)
-    : on_cuda_(device.is_cuda()),
-      before_enabled_(Enabled(on_cuda_)),
-      before_type_(Type(on_cuda_)) {
-  autocast::increment_nesting();
+    : device_(device.type()),
+      before_enabled_(compat::AutocastEnabled(device_)),
+      before_type_(compat::AutocastType(device_)) {
+  at::autocast::increment_nesting();
   if (precision == Precision::kFloat32) {
-    Set(on_cuda_, false, before_type_);
+    compat::SetAutocast(device_, false, before_type_);
   } else {
-    Set(on_cuda_, true,
+    compat::SetAutocast(
+        device_, true,
         precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16);
   }
 }
 
 Autocast::~Autocast() {
-  if (autocast::decrement_nesting() == 0) autocast::clear_cache();
-  Set(on_cuda_, before_enabled_, before_type_);
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  compat::SetAutocast(device_, before_enabled_, before_type_);
 }
 
 }  // namespace miniray::train

@@ -40,7 +40,7 @@ class Autocast {
   Autocast& operator=(const Autocast&) = delete;
 
  private:
-  const bool on_cuda_;
+  const c10::DeviceType device_;
   const bool before_enabled_;
   const c10::ScalarType before_type_;
 };

@@ -8,6 +8,7 @@
 #include "ATen/Parallel.h"
 #include "ATen/ops/zeros_like.h"
 #include "c10/core/GradMode.h"
+#include "train/libtorch_compat.h"
 
 namespace miniray::ml {
 namespace {
@@ -122,9 +123,8 @@ at::Tensor FusedAdam::step(LossClosure closure) {
 }
 
 torch::optim::AdamParamState& FusedAdam::StateOf(const at::Tensor& parameter) {
-  // The key that torch::optim::Adam uses.
   std::unique_ptr<torch::optim::OptimizerParamState>& state =
-      state_[c10::guts::to_string(parameter.unsafeGetTensorImpl())];
+      state_[train::compat::OptimizerStateKey(parameter)];
   if (state == nullptr) {
     auto made = std::make_unique<torch::optim::AdamParamState>();
     made->exp_avg(at::zeros_like(parameter.detach()));

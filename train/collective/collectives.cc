@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "ATen/ATen.h"
+#include "ATen/core/grad_mode.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "train/collective/backend.h"
 #include "train/collective/process_group.h"
 
 namespace miniray::train {
@@ -18,20 +20,18 @@ namespace {
 // Tensors of one broadcast travel together up to this size.
 constexpr int64_t kPackedBytes = int64_t{16} << 20;
 
-using Work = c10::intrusive_ptr<c10d::Work>;
-
-// Runs one collective of c10d to its end.
-absl::Status Run(ProcessGroup& group, absl::string_view what,
-                 absl::FunctionRef<Work(c10d::ProcessGroup&)> start) {
-  MR_RETURN_IF_ERROR(Annotate(group.status(),
-                              absl::StrCat("rank ", group.rank(), ": ", what)));
-  c10d::ProcessGroup* backend = group.backend();
-  if (backend == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, ": the process group is not started"));
+// Runs one collective to its end.
+absl::Status Run(
+    ProcessGroup& group, absl::string_view what, c10::Device device,
+    absl::FunctionRef<std::unique_ptr<internal::Work>(internal::Backend&)>
+        start) {
+  const absl::StatusOr<internal::Backend*> backend = group.BackendFor(device);
+  if (!backend.ok()) {
+    return Annotate(backend.status(),
+                    absl::StrCat("rank ", group.rank(), ": ", what));
   }
   try {
-    start(*backend)->wait();
+    start(**backend)->Wait();
   } catch (const std::exception& error) {
     return group.FailureOf(what, error);
   }
@@ -43,9 +43,12 @@ absl::Status CheckPlace(absl::string_view what, const at::Tensor& tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": the tensor is undefined"));
   }
-  if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
+  if (!(tensor.is_cpu() || tensor.is_cuda()) ||
+      tensor.layout() != at::kStrided) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": takes dense tensors on the CPU, not one of ",
+        absl::StrCat(what,
+                     ": takes dense tensors on the CPU or a CUDA device, not "
+                     "one of ",
                      tensor.toString()));
   }
   return absl::OkStatus();
@@ -74,50 +77,54 @@ absl::Status CheckType(absl::string_view what, const at::Tensor& tensor) {
 
 // The memory of a contiguous tensor, as bytes.
 at::Tensor BytesOf(const at::Tensor& tensor) {
-  return at::from_blob(tensor.data_ptr(),
-                       {static_cast<int64_t>(tensor.nbytes())}, at::kByte);
+  return tensor.view({-1}).view(at::kByte);
 }
 
-// Broadcasts tensors that travel as one, of `bytes` bytes together.
+// Broadcasts tensors of one device that travel as one, of `bytes` bytes
+// together.
 absl::Status BroadcastPacked(ProcessGroup& group,
                              const std::vector<at::Tensor>& tensors,
                              int64_t bytes, int root) {
-  constexpr absl::string_view kWhat = "Broadcast";
   if (bytes == 0) return absl::OkStatus();
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
   std::vector<at::Tensor> parts;
   for (const at::Tensor& tensor : tensors) {
-    parts.push_back(tensor.detach().contiguous());
+    if (tensor.numel() > 0) parts.push_back(tensor.detach().contiguous());
   }
-  at::Tensor packed = parts.size() == 1 ? BytesOf(parts.front())
-                                        : at::empty({bytes}, at::kByte);
-  auto for_each = [&](absl::FunctionRef<void(at::Tensor&, uint8_t*)> copy) {
-    uint8_t* at = packed.data_ptr<uint8_t>();
-    for (at::Tensor& part : parts) {
-      copy(part, at);
-      at += part.nbytes();
+  const c10::Device device = parts.front().device();
+  const bool is_packed = parts.size() > 1;
+  const at::Tensor sent =
+      is_packed ? at::empty({bytes}, at::dtype(at::kByte).device(device))
+                : BytesOf(parts.front());
+  auto for_each = [&](absl::FunctionRef<void(const at::Tensor& part,
+                                             const at::Tensor& piece)>
+                          copy) {
+    int64_t offset = 0;
+    for (const at::Tensor& part : parts) {
+      const auto size = static_cast<int64_t>(part.nbytes());
+      copy(BytesOf(part), sent.narrow(0, offset, size));
+      offset += size;
     }
   };
-  if (parts.size() > 1 && group.rank() == root) {
-    for_each([](at::Tensor& part, uint8_t* at) {
-      std::memcpy(at, part.data_ptr(), part.nbytes());
+  if (is_packed && group.rank() == root) {
+    for_each([](const at::Tensor& part, const at::Tensor& piece) {
+      piece.copy_(part);
     });
   }
-  std::vector<at::Tensor> sent = {packed};
-  MR_RETURN_IF_ERROR(Run(group, kWhat, [&](c10d::ProcessGroup& backend) {
-    return backend.broadcast(sent, options);
-  }));
+  MR_RETURN_IF_ERROR(
+      Run(group, "Broadcast", device, [&](internal::Backend& backend) {
+        return backend.Broadcast(sent, root);
+      }));
   if (group.rank() == root) return absl::OkStatus();
-  if (parts.size() > 1) {
-    for_each([](at::Tensor& part, uint8_t* at) {
-      std::memcpy(part.data_ptr(), at, part.nbytes());
+  if (is_packed) {
+    for_each([](const at::Tensor& part, const at::Tensor& piece) {
+      part.copy_(piece);
     });
   }
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].data_ptr() != tensors[i].data_ptr()) {
-      tensors[i].detach().copy_(parts[i]);
-    }
+  size_t next = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() == 0) continue;
+    const at::Tensor& part = parts[next++];
+    if (part.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(part);
   }
   return absl::OkStatus();
 }
@@ -138,7 +145,8 @@ absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors,
   int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) {
     const auto size = static_cast<int64_t>(tensor.nbytes());
-    if (!batch.empty() && bytes + size > kPackedBytes) {
+    if (!batch.empty() && (bytes + size > kPackedBytes ||
+                           tensor.device() != batch.front().device())) {
       MR_RETURN_IF_ERROR(BroadcastPacked(*this, batch, bytes, root));
       batch.clear();
       bytes = 0;
@@ -167,21 +175,9 @@ absl::Status ProcessGroup::AllReduce(const at::Tensor& tensor, ReduceOp op) {
   at::Tensor sent = tensor.detach();
   if (IsSixteenBits(type)) sent = sent.to(at::kFloat);
   sent = sent.contiguous();
-  c10d::AllreduceOptions options;
-  switch (op) {
-    case ReduceOp::kMin:
-      options.reduceOp = c10d::ReduceOp::MIN;
-      break;
-    case ReduceOp::kMax:
-      options.reduceOp = c10d::ReduceOp::MAX;
-      break;
-    default:
-      options.reduceOp = c10d::ReduceOp::SUM;
-  }
-  std::vector<at::Tensor> tensors = {sent};
-  MR_RETURN_IF_ERROR(Run(*this, kWhat, [&](c10d::ProcessGroup& backend) {
-    return backend.allreduce(tensors, options);
-  }));
+  MR_RETURN_IF_ERROR(Run(
+      *this, kWhat, sent.device(),
+      [&](internal::Backend& backend) { return backend.AllReduce(sent, op); }));
   if (op == ReduceOp::kMean) sent.div_(world_size());
   if (sent.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(sent);
   return absl::OkStatus();
@@ -199,16 +195,15 @@ absl::StatusOr<std::vector<at::Tensor>> ProcessGroup::AllGather(
   MR_RETURN_IF_ERROR(CheckPlace(kWhat, tensor));
   MR_RETURN_IF_ERROR(CheckType(kWhat, tensor));
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> inputs = {tensor.detach().contiguous()};
-  std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int i = 0; i < world_size(); ++i) {
-    outputs.front().push_back(
-        at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
-  }
-  MR_RETURN_IF_ERROR(Run(*this, kWhat, [&](c10d::ProcessGroup& backend) {
-    return backend.allgather(outputs, inputs);
-  }));
-  return std::move(outputs.front());
+  const at::Tensor sent = tensor.detach().contiguous();
+  std::vector<int64_t> sizes = {world_size()};
+  sizes.insert(sizes.end(), sent.sizes().begin(), sent.sizes().end());
+  const at::Tensor all = at::empty(sizes, sent.options());
+  MR_RETURN_IF_ERROR(
+      Run(*this, kWhat, sent.device(), [&](internal::Backend& backend) {
+        return backend.AllGather(all, sent);
+      }));
+  return all.unbind(0);
 }
 
 absl::StatusOr<std::vector<std::string>> ProcessGroup::AllGather(
@@ -232,8 +227,11 @@ absl::StatusOr<std::vector<std::string>> ProcessGroup::AllGather(
 }
 
 absl::Status ProcessGroup::Barrier() {
-  return Run(*this, "Barrier",
-             [](c10d::ProcessGroup& backend) { return backend.barrier(); });
+  const at::Tensor nothing = at::zeros({1}, at::kByte);
+  return Run(*this, "Barrier", nothing.device(),
+             [&](internal::Backend& backend) {
+               return backend.AllReduce(nothing, ReduceOp::kSum);
+             });
 }
 
 }  // namespace miniray::train

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ATen/ATen.h"
+#include "ATen/core/grad_mode.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -33,7 +34,8 @@ constexpr size_t kMaxNamed = 10;
 
 std::string Describe(const at::Tensor& tensor) {
   return absl::StrCat(at::toString(tensor.scalar_type()), " [",
-                      absl::StrJoin(tensor.sizes(), ", "), "]");
+                      absl::StrJoin(tensor.sizes(), ", "), "]",
+                      tensor.is_cpu() ? "" : " on a GPU");
 }
 
 std::string Names(const std::vector<std::string>& names) {
@@ -80,6 +82,7 @@ struct Bucket {
 struct DistributedModule::State
     : public std::enable_shared_from_this<DistributedModule::State> {
   std::shared_ptr<ProcessGroup> group;
+  internal::Backend* backend = nullptr;  // The group's, for the gradients.
   DistributedOptions options;
 
   std::vector<Parameter> parameters;  // Those that required gradients.
@@ -244,7 +247,7 @@ void DistributedModule::State::PutGradient(size_t index) {
 void DistributedModule::State::LaunchReady() {
   try {
     while (next_bucket < buckets.size() && buckets[next_bucket].pending == 0) {
-      buckets[next_bucket].gradients.Launch(*group->backend());
+      buckets[next_bucket].gradients.Launch(*backend);
       ++next_bucket;
     }
   } catch (const std::exception& error) {
@@ -305,7 +308,7 @@ void DistributedModule::State::WaitForBuckets() {
   const absl::Time start = absl::Now();
   try {
     for (Bucket& bucket : buckets) {
-      bucket.gradients.Continue(*group->backend());
+      bucket.gradients.Continue(*backend);
     }
     for (Bucket& bucket : buckets) bucket.gradients.Finish();
   } catch (const std::exception& error) {
@@ -376,9 +379,17 @@ absl::StatusOr<std::unique_ptr<DistributedModule>> DistributedModule::Create(
     description.emplace_back(
         absl::StrCat(kind, " '", name, "'"),
         absl::StrCat(Describe(tensor), trained ? " that trains" : ""));
-    if (problem.ok() && (!tensor.is_cpu() || tensor.layout() != at::kStrided)) {
+    if (problem.ok() && (!(tensor.is_cpu() || tensor.is_cuda()) ||
+                         tensor.layout() != at::kStrided)) {
       problem = absl::InvalidArgumentError(
-          absl::StrCat(kind, " '", name, "' is not a dense tensor on the CPU"));
+          absl::StrCat(kind, " '", name,
+                       "' is not a dense tensor on the CPU or a CUDA device"));
+    }
+    if (!all.empty() && problem.ok() &&
+        tensor.device() != all.front().device()) {
+      problem = absl::InvalidArgumentError(absl::StrCat(
+          kind, " '", name, "' is on ", tensor.device().str(), ", others on ",
+          all.front().device().str(), "; a module must be on one device"));
     }
     if (problem.ok() && trained && !at::isFloatingType(tensor.scalar_type())) {
       problem = absl::InvalidArgumentError(absl::StrCat(
@@ -412,6 +423,9 @@ absl::StatusOr<std::unique_ptr<DistributedModule>> DistributedModule::Create(
   // A rank with a problem tells the others: they must not wait for it.
   MR_RETURN_IF_ERROR(internal::CheckAlike(*group, problem, description));
   MR_RETURN_IF_ERROR(group->Broadcast(all));
+  MR_ASSIGN_OR_RETURN(state->backend,
+                      group->BackendFor(all.empty() ? c10::Device(c10::kCPU)
+                                                    : all.front().device()));
   // The last layers' gradients come first.
   std::vector<size_t> order;
   for (size_t i = state->parameters.size(); i-- > 0;) order.push_back(i);

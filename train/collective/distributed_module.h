@@ -87,7 +87,7 @@ class DistributedModule {
   // they are: no to(dtype), no register_parameter, and no torch::load
   // afterwards, though LoadTraining may be; see CheckHooks.
   //
-  // group: started. module: on the CPU, dense parameters.
+  // group: started. module: on the CPU or a GPU, dense parameters.
   //
   // Errors: INVALID_ARGUMENT, of the options, or a rank's module differs from
   // rank 0's (which rank, which parameter or buffer, and how). Those of

@@ -46,12 +46,13 @@ GradientBucket::GradientBucket(const std::vector<at::Tensor>& gradients,
   const bool is_double = gradients.front().scalar_type() == at::kDouble;
   const at::ScalarType type =
       is_double && !compressed() ? at::kDouble : at::kFloat;
+  const auto options = at::TensorOptions(gradients.front().device());
   if (compressed()) {
     size = (size + world_size - 1) / world_size * world_size;
-    sent_ = at::zeros({2 * size}, at::kByte);
-    received_ = at::zeros({2 * size}, at::kByte);
+    sent_ = at::zeros({2 * size}, options.dtype(at::kByte));
+    received_ = at::zeros({2 * size}, options.dtype(at::kByte));
   }
-  flat_ = at::zeros({size}, type);
+  flat_ = at::zeros({size}, options.dtype(type));
   int64_t offset = 0;
   for (const at::Tensor& gradient : gradients) {
     views_.push_back(
@@ -85,27 +86,25 @@ void GradientBucket::Put(size_t slot, const at::Tensor& gradient) {
     view.copy_(gradient);
   } else if (gradient.scalar_type() == view.scalar_type()) {
     at::mul_out(view, gradient,
-                at::scalar_tensor(1.0 / world_size_, view.options()));
+                at::scalar_tensor(1.0 / world_size_, view.scalar_type()));
   } else {
     view.copy_(gradient).mul_(1.0 / world_size_);
   }
 }
 
-void GradientBucket::Launch(c10d::ProcessGroup& backend) {
+void GradientBucket::Launch(Backend& backend) {
   if (!compressed()) {
-    std::vector<at::Tensor> tensors = {flat_};
-    work_ = backend.allreduce(tensors);
+    work_ = backend.AllReduce(flat_, ReduceOp::kSum);
     return;
   }
   // Each rank gets its piece of all ranks' gradients.
   sent_.view(wire_type()).copy_(flat_);
-  std::vector<int64_t> even;
-  work_ = backend.alltoall_base(received_, sent_, even, even);
+  work_ = backend.AllToAll(received_, sent_);
 }
 
-void GradientBucket::Continue(c10d::ProcessGroup& backend) {
+void GradientBucket::Continue(Backend& backend) {
   if (!compressed()) return;
-  work_->wait();
+  work_->Wait();
   // Sums its piece in float32, and gives the mean to all.
   const at::Tensor mean = received_.view(wire_type())
                               .view({world_size_, -1})
@@ -113,14 +112,11 @@ void GradientBucket::Continue(c10d::ProcessGroup& backend) {
                               .sum(0)
                               .mul_(1.0 / world_size_)
                               .to(wire_type());
-  std::vector<at::Tensor> inputs = {mean.view(at::kByte)};
-  std::vector<std::vector<at::Tensor>> outputs = {
-      sent_.view({world_size_, -1}).unbind(0)};
-  work_ = backend.allgather(outputs, inputs);
+  work_ = backend.AllGather(sent_, mean);
 }
 
 void GradientBucket::Finish() {
-  work_->wait();
+  work_->Wait();
   work_.reset();
   if (compressed()) flat_.copy_(sent_.view(wire_type()));
 }

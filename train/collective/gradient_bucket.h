@@ -1,16 +1,17 @@
 // GradientBucket: gradients that travel together.
 //
-// Includes c10d's headers; a part of DistributedModule.
+// A part of DistributedModule.
 
 #ifndef MINIRAY_TRAIN_COLLECTIVE_GRADIENT_BUCKET_H_
 #define MINIRAY_TRAIN_COLLECTIVE_GRADIENT_BUCKET_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "train/collective/backend.h"
 #include "train/collective/distributed_module.h"
 
 namespace miniray::train::internal {
@@ -25,25 +26,25 @@ std::vector<std::vector<size_t>> AssignBuckets(
     const std::vector<at::Tensor>& parameters, const std::vector<size_t>& order,
     const DistributedOptions& options);
 
-// The mean over all ranks of one flat piece of memory. What the ranks call, in
-// the same order for all of their buckets:
+// The mean over all ranks of one flat piece of memory, on the gradients'
+// device. What the ranks call, in the same order for all of their buckets:
 //
 //   Put of each gradient; Launch; Continue; Finish; Get of each gradient.
 //
-// All throw what c10d throws.
+// All throw what the backend throws.
 class GradientBucket {
  public:
-  // gradients: how they will look, all of one floating-point type.
+  // gradients: how they will look, all of one floating-point type and device.
   GradientBucket(const std::vector<at::Tensor>& gradients,
                  GradientCompression compression, int world_size);
 
   // Sets the `slot`th gradient of this rank; an undefined one counts as zero.
   void Put(size_t slot, const at::Tensor& gradient);
   // Begins to exchange.
-  void Launch(c10d::ProcessGroup& backend);
+  void Launch(Backend& backend);
   // Compressed buckets travel twice: waits for the first exchange and begins
   // the second. Does nothing for others.
-  void Continue(c10d::ProcessGroup& backend);
+  void Continue(Backend& backend);
   // Waits for the end.
   void Finish();
   // The `slot`th gradient's mean, in the shape of its gradient, until the next
@@ -65,7 +66,7 @@ class GradientBucket {
   std::vector<at::Tensor> views_;  // Of flat_, by slot.
   at::Tensor sent_;                // [2 E] bytes, compressed only.
   at::Tensor received_;            // [2 E] bytes, compressed only.
-  c10::intrusive_ptr<c10d::Work> work_;
+  std::unique_ptr<Work> work_;
 };
 
 }  // namespace miniray::train::internal

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <chrono>
 #include <csignal>
 #include <exception>
 #include <thread>
@@ -17,9 +18,10 @@
 #include "runtime/base/status_macros.h"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
-#include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 #include "train/collective/abortable_device.h"
 #include "train/collective/collective_error.h"
+#include "train/collective/gloo_backend.h"
+#include "train/collective/gpu_backend.h"
 #include "train/collective/runtime_store.h"
 
 namespace miniray::train {
@@ -71,7 +73,31 @@ absl::Status Check(const ProcessGroup::Options& options) {
   return absl::OkStatus();
 }
 
-// What an exception of c10d, Gloo or a store says, as a status.
+// LibTorch's store, as Gloo asks for one.
+class GlooStore : public gloo::rendezvous::Store {
+ public:
+  explicit GlooStore(c10d::Store& store) : store_(store) {}
+
+  void set(const std::string& key, const std::vector<char>& value) override {
+    store_.set(key, std::vector<uint8_t>(value.begin(), value.end()));
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::vector<uint8_t> value = store_.get(key);
+    return std::vector<char>(value.begin(), value.end());
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    store_.wait(keys);
+  }
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override {
+    store_.wait(keys, timeout);
+  }
+
+ private:
+  c10d::Store& store_;
+};
+
+// What an exception of Gloo, NCCL or a store says, as a status.
 absl::Status StatusOf(const std::exception& error) {
   if (const auto* store = dynamic_cast<const StoreError*>(&error)) {
     return store->status();
@@ -113,7 +139,10 @@ struct ProcessGroup::State {
   c10::intrusive_ptr<RuntimeStore> store ABSL_GUARDED_BY(mu);
   std::shared_ptr<internal::AbortableDevice> device ABSL_GUARDED_BY(mu);
   // Set once, when all ranks are connected.
-  c10::intrusive_ptr<c10d::ProcessGroup> gloo ABSL_GUARDED_BY(mu);
+  std::unique_ptr<internal::GlooBackend> gloo ABSL_GUARDED_BY(mu);
+  // Set once, with the first use of a GPU. Null: Gloo does that.
+  std::unique_ptr<internal::Backend> nccl ABSL_GUARDED_BY(mu);
+  bool gpus_are_connected ABSL_GUARDED_BY(mu) = false;
 
   absl::Status Begin() ABSL_LOCKS_EXCLUDED(mu);
   absl::Status Start(c10::intrusive_ptr<c10d::Store> store)
@@ -170,7 +199,8 @@ absl::Status ProcessGroup::State::Start(c10::intrusive_ptr<c10d::Store> store) {
 absl::Status ProcessGroup::State::Gather(c10d::Store& store,
                                          absl::Time deadline) {
   const auto& address = options.address;
-  store.set(RankKey(options.rank), {address.begin(), address.end()});
+  store.set(RankKey(options.rank),
+            std::vector<uint8_t>(address.begin(), address.end()));
   std::vector<std::string> keys;
   for (int i = 0; i < options.world_size; ++i) keys.push_back(RankKey(i));
   bool own_store = false;
@@ -206,12 +236,8 @@ absl::Status ProcessGroup::State::MissingRanks(c10d::Store& store) const {
 absl::Status ProcessGroup::State::Connect(c10::intrusive_ptr<c10d::Store> store,
                                           absl::Time deadline) {
   IgnoreBrokenPipes();
-  auto gloo_options = c10d::ProcessGroupGloo::Options::create(
-      absl::ToChronoMilliseconds(options.timeout));
-  gloo_options->threads = options.num_threads;
   auto new_device =
       std::make_shared<internal::AbortableDevice>(options.address);
-  gloo_options->devices.push_back(new_device);
   {
     absl::MutexLock lock(&mu);
     MR_RETURN_IF_ERROR(status);
@@ -228,10 +254,15 @@ absl::Status ProcessGroup::State::Connect(c10::intrusive_ptr<c10d::Store> store,
         options.address)));
   });
   absl::Status done;
-  c10::intrusive_ptr<c10d::ProcessGroup> made;
+  std::unique_ptr<internal::GlooBackend> made;
   try {
-    made = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        std::move(store), options.rank, options.world_size, gloo_options);
+    GlooStore gloo_store(*store);
+    made = std::make_unique<internal::GlooBackend>(
+        internal::GlooBackend::Options{.rank = options.rank,
+                                       .world_size = options.world_size,
+                                       .timeout = options.timeout,
+                                       .num_threads = options.num_threads},
+        gloo_store, new_device);
   } catch (const std::exception& error) {
     done = StatusOf(error);
   }
@@ -249,15 +280,18 @@ void ProcessGroup::State::Abort(const absl::Status& given) {
       given.ok() ? absl::AbortedError("aborted without a cause") : given;
   c10::intrusive_ptr<RuntimeStore> aborted_store;
   std::shared_ptr<internal::AbortableDevice> aborted_device;
+  internal::Backend* aborted_nccl = nullptr;
   {
     absl::MutexLock lock(&mu);
     if (!status.ok()) return;
     status = why;
     aborted_store = store;
     aborted_device = device;
+    aborted_nccl = nccl.get();
   }
   if (aborted_store != nullptr) aborted_store->Abort(why);
   if (aborted_device != nullptr) aborted_device->Abort(why.ToString());
+  if (aborted_nccl != nullptr) aborted_nccl->Abort(why.ToString());
 }
 
 ProcessGroup::ProcessGroup(Options options)
@@ -307,9 +341,26 @@ const ProcessGroup::Options& ProcessGroup::options() const {
   return state_->options;
 }
 
-c10d::ProcessGroup* ProcessGroup::backend() const {
-  absl::MutexLock lock(&state_->mu);
-  return state_->gloo.get();
+absl::StatusOr<internal::Backend*> ProcessGroup::BackendFor(
+    c10::Device device) {
+  {
+    const absl::MutexLock lock(&state_->mu);
+    MR_RETURN_IF_ERROR(state_->status);
+    if (state_->gloo == nullptr) {
+      return absl::FailedPreconditionError("the process group is not started");
+    }
+    if (device.is_cpu()) return state_->gloo.get();
+    if (state_->gpus_are_connected) {
+      return state_->nccl != nullptr ? state_->nccl.get() : state_->gloo.get();
+    }
+  }
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<internal::Backend> nccl,
+                      internal::MakeGpuBackend(*this, device));
+  const absl::MutexLock lock(&state_->mu);
+  MR_RETURN_IF_ERROR(state_->status);
+  state_->nccl = std::move(nccl);
+  state_->gpus_are_connected = true;
+  return state_->nccl != nullptr ? state_->nccl.get() : state_->gloo.get();
 }
 
 absl::Status ProcessGroup::FailureOf(absl::string_view what,

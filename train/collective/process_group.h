@@ -1,5 +1,6 @@
 // ProcessGroup: the ranks of a worker group, and collectives over them. It
-// stands on LibTorch's c10d and Gloo.
+// stands on Gloo, and for tensors on GPUs on NCCL where there is one and each
+// rank has a GPU of its own (gpu_backend.h).
 //
 //   ProcessGroup group({.rank = rank, .world_size = n, .address = ip});
 //   MR_RETURN_IF_ERROR(group.Start(store));      // in all ranks
@@ -34,11 +35,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "c10/core/Device.h"
 #include "runtime/api/miniray.h"
+#include "train/collective/backend.h"
 #include "train/collective/rendezvous_store.h"
 
 namespace c10d {
-class ProcessGroup;
 class Store;
 }  // namespace c10d
 
@@ -50,8 +52,6 @@ namespace miniray::train {
 // head. The host's name plays no part in it. Errors: UNAVAILABLE, the head does
 // not answer, or no longer knows the node.
 absl::StatusOr<std::string> CollectiveAddress(const Cluster& cluster);
-
-enum class ReduceOp { kSum, kMean, kMin, kMax };
 
 class ProcessGroup {
  public:
@@ -75,7 +75,7 @@ class ProcessGroup {
   // Makes no connection yet.
   explicit ProcessGroup(Options options);
   // Closes the connections. REQUIRES: no call is under way, and what was
-  // started through backend() has been waited for.
+  // started through BackendFor has been waited for.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -84,8 +84,7 @@ class ProcessGroup {
   //
   // Errors: INVALID_ARGUMENT, of the options. DEADLINE_EXCEEDED, ranks are
   // missing (the message names them). UNAVAILABLE, the store or a rank died.
-  // Abort's status. FAILED_PRECONDITION, called before, or a LibTorch without
-  // Gloo.
+  // Abort's status. FAILED_PRECONDITION, called before.
   absl::Status Start(const ActorHandle<RendezvousStore>& store);
   // The same over any store of LibTorch's, such as a HashStore that threads of
   // one process share. Takes a reference of its own. Abort and start_timeout
@@ -119,9 +118,11 @@ class ProcessGroup {
 
   // --- Collectives. They block until the tensors may be used.
   //
-  // Tensors are on the CPU, dense, and of type float16, float32, float64, int8,
-  // uint8, int32 or int64, besides what is said below; they need not be
-  // contiguous. A world of one calls them too.
+  // Tensors are on the CPU or a GPU, the same in all ranks, dense, and of type
+  // float16, float32, float64, int8, uint8, int32 or int64, besides what is
+  // said below; they need not be contiguous. A world of one calls them too. Of
+  // those on GPUs, what the stream of this thread is given next sees the
+  // results.
   //
   // Errors: INVALID_ARGUMENT, before anything is sent: a tensor that cannot
   // travel, a root that is none; the group may still be used. All others abort
@@ -153,12 +154,15 @@ class ProcessGroup {
 
   // --- For what the above does not offer.
 
-  // LibTorch's own object; null before Start. What it throws goes to
-  // FailureOf. Valid as long as the ProcessGroup.
-  c10d::ProcessGroup* backend() const;
+  // What exchanges the tensors of a device. The first call for a GPU connects
+  // the ranks' GPUs, and so all ranks must make it. What it throws goes to
+  // FailureOf. Valid as long as the ProcessGroup. For one thread at a time.
+  //
+  // Errors: as of the collectives.
+  absl::StatusOr<internal::Backend*> BackendFor(c10::Device device);
 
-  // Turns what a call of c10d threw into the status that a collective here
-  // would return, and aborts the group. `what` names the call.
+  // Turns what a backend threw into the status that a collective here would
+  // return, and aborts the group. `what` names the call.
   absl::Status FailureOf(absl::string_view what, const std::exception& error);
 
  private:

@@ -110,6 +110,10 @@ int64_t RuntimeStore::add(const std::string& key, int64_t value) {
                store_.Call<&RendezvousStore::Add>(key, value), timeout_);
 }
 
+c10::intrusive_ptr<c10d::Store> RuntimeStore::clone() {
+  return c10::make_intrusive<RuntimeStore>(*this);
+}
+
 bool RuntimeStore::deleteKey(const std::string& key) {
   return Await(absl::StrCat("deleteKey ", key),
                store_.Call<&RendezvousStore::Delete>(key), timeout_);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,17 +17,16 @@
 #include "absl/strings/string_view.h"
 #include "runtime/api/miniray.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
-#include "torch/csrc/distributed/c10d/exception.h"
 #include "train/collective/rendezvous_store.h"
 
 namespace miniray::train {
 
 // What the methods throw; what() tells what happened, and status() is what the
 // runtime said: UNAVAILABLE, the store's actor is dead.
-class StoreError : public c10d::C10dError {
+class StoreError : public std::runtime_error {
  public:
   explicit StoreError(absl::Status status)
-      : C10dError(status.ToString()), status_(std::move(status)) {}
+      : std::runtime_error(status.ToString()), status_(std::move(status)) {}
   const absl::Status& status() const { return status_; }
 
  private:
@@ -35,10 +35,10 @@ class StoreError : public c10d::C10dError {
 
 // DEADLINE_EXCEEDED: keys that nobody has set in time, or an actor that does
 // not answer.
-class StoreTimeout : public c10d::TimeoutError {
+class StoreTimeout : public std::runtime_error {
  public:
   explicit StoreTimeout(absl::Status status)
-      : TimeoutError(status.ToString()), status_(std::move(status)) {}
+      : std::runtime_error(status.ToString()), status_(std::move(status)) {}
   const absl::Status& status() const { return status_; }
 
  private:
@@ -58,12 +58,15 @@ class RuntimeStore : public c10d::Store {
   // this status. The first call counts.
   void Abort(const absl::Status& status);
 
+  using Store::set;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key,
                                   const std::vector<uint8_t>& expected,
                                   const std::vector<uint8_t>& desired) override;
   std::vector<uint8_t> get(const std::string& key) override;
   int64_t add(const std::string& key, int64_t value) override;
+  // Aborted with this one. Overrides what LibTorch 1.13 does not have yet.
+  c10::intrusive_ptr<c10d::Store> clone();
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
   int64_t getNumKeys() override;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "ATen/ATen.h"
 #include "ATen/EmptyTensor.h"
@@ -20,11 +21,19 @@ constexpr auto kDevice = c10::DeviceType::PrivateUse1;
 
 int copies_from_device = 0;
 
+// allocate is const to some LibTorchs and not to others, which have copy_data
+// too; so neither says override.
 class DeviceAllocator : public c10::Allocator {
  public:
-  c10::DataPtr allocate(size_t bytes) const override {
+  c10::DataPtr allocate(size_t bytes) const {
     void* const memory = malloc(bytes == 0 ? 1 : bytes);
     return {memory, memory, &free, c10::Device(kDevice, 0)};
+  }
+  c10::DataPtr allocate(size_t bytes) {
+    return std::as_const(*this).allocate(bytes);
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const {
+    memcpy(to, from, bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free; }
 };

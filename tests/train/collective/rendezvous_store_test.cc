@@ -178,7 +178,7 @@ TEST(RuntimeStoreTest, AbortAndDeathEndWaits) {
   called_off = absl::Now();
   aborted.Abort(absl::AbortedError("rank 3 died"));
   first.join();
-  EXPECT_THAT(Thrown([&] { aborted.set("a", {}); }),
+  EXPECT_THAT(Thrown([&] { aborted.set("a", std::vector<uint8_t>()); }),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("rank 3 died")));
   killed = absl::Now();
   EXPECT_THAT(actor->Kill(), IsOk());
