@@ -74,6 +74,9 @@ ABSL_FLAG(std::string, sharding, "contiguous",
           "how the images are dealt to the workers: contiguous, strided, "
           "shuffled (by the seed) or by_class (whole classes)");
 ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
+ABSL_FLAG(double, num_gpus_per_worker, 0,
+          "GPUs that a worker asks for, of nodes that offer some "
+          "(miniray start --num_gpus); 0.5: two workers share one");
 ABSL_FLAG(double, start_timeout, 60,
           "seconds to wait for the cluster to have room for the workers");
 ABSL_FLAG(std::string, job_id, "",
@@ -114,7 +117,7 @@ ProgramHelp Help() {
                  {kDistributed,
                   {"workers", "sync_interval", "sync_strategy", "momentum",
                    "sync_options", "sharding", "num_cpus_per_worker",
-                   "start_timeout", "job_id"}},
+                   "num_gpus_per_worker", "start_timeout", "job_id"}},
                  {kRunFolder,
                   {"storage_path", "name", "checkpoint_every", "num_to_keep",
                    "resume"}}},
@@ -308,6 +311,14 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
         "--num-cpus-per-worker is ", cpus, "; expected a number, 0 or more"));
   }
   trainer.worker_resources.cpu = cpus;
+  const double gpus = absl::GetFlag(FLAGS_num_gpus_per_worker);
+  if (!std::isfinite(gpus) || gpus < 0 ||
+      (gpus > 1 && gpus != std::floor(gpus))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--num-gpus-per-worker is ", gpus,
+                     "; expected a number from 0 to 1, or a whole one"));
+  }
+  trainer.worker_resources.gpu = gpus;
   const double timeout = absl::GetFlag(FLAGS_start_timeout);
   if (!(timeout > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -347,6 +358,8 @@ absl::Status Run(TrainingRunOptions options) {
         std::max(static_cast<double>(std::thread::hardware_concurrency()),
                  std::ceil(options.trainer.num_workers *
                            options.trainer.worker_resources.cpu));
+    cluster.embedded_num_gpus = static_cast<int>(std::ceil(
+        options.trainer.num_workers * options.trainer.worker_resources.gpu));
     MR_ASSIGN_OR_RETURN(options.trainer.cluster, Cluster::Connect(cluster));
   }
   const absl::Status status = RunTraining(options, &bar);

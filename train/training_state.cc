@@ -1,5 +1,6 @@
 #include "train/training_state.h"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "ATen/CPUGeneratorImpl.h"
+#include "ATen/Context.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,6 +34,10 @@ constexpr char kExtras[] = "extras";
 // Entries of training.pt.
 constexpr char kDefaultGenerator[] = "default_generator";
 
+std::string GpuGeneratorKey(const c10::Device& gpu) {
+  return absl::StrCat("default_generator_cuda_", int{gpu.index()});
+}
+
 std::string OptimizerKey(const std::string& name) {
   return absl::StrCat("optimizer_", name);
 }
@@ -54,6 +60,39 @@ void SetStateOf(at::Generator generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
+// Where an optimizer's parameters are, and so its state.
+c10::Device DeviceOf(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      return parameter.device();
+    }
+  }
+  return c10::Device(c10::kCPU);
+}
+
+// The CUDA devices on which the parts are. Their default generators count too:
+// dropout on a GPU asks them.
+std::vector<c10::Device> GpusOf(const TrainingParts& parts) {
+  std::vector<c10::Device> gpus;
+  const auto add = [&gpus](const c10::Device& device) {
+    if (device.is_cuda() &&
+        std::find(gpus.begin(), gpus.end(), device) == gpus.end()) {
+      gpus.push_back(device);
+    }
+  };
+  for (const auto& [name, model] : parts.models) {
+    for (const at::Tensor& tensor : model->parameters()) add(tensor.device());
+  }
+  for (const auto& [name, optimizer] : parts.optimizers) {
+    add(DeviceOf(*optimizer));
+  }
+  return gpus;
+}
+
+at::Generator DefaultGenerator(const c10::Device& gpu) {
+  return at::globalContext().defaultGenerator(gpu);
+}
+
 std::string BytesOf(OutputArchive& archive) {
   std::ostringstream bytes;
   archive.save_to(bytes);
@@ -68,14 +107,15 @@ absl::StatusOr<absl::string_view> FileOf(const CheckpointFiles& files,
       absl::StrCat("the checkpoint has no file '", name, "' of this worker"));
 }
 
-// Calls `load` with the file's archive; what it throws is about the file.
+// Calls `load` with the file's archive, whose tensors are on `device` wherever
+// they were saved; what it throws is about the file.
 template <class Load>
 absl::Status LoadFile(const CheckpointFiles& files, const std::string& name,
-                      Load load) {
+                      c10::Device device, Load load) {
   MR_ASSIGN_OR_RETURN(const absl::string_view bytes, FileOf(files, name));
   try {
     InputArchive archive;
-    archive.load_from(bytes.data(), bytes.size());
+    archive.load_from(bytes.data(), bytes.size(), device);
     load(archive);
     return absl::OkStatus();
   } catch (const std::exception& error) {
@@ -146,6 +186,9 @@ void ReadModel(InputArchive& archive, torch::nn::Module& model) {
 void WriteTraining(const TrainingParts& parts, OutputArchive& archive) {
   archive.write(kDefaultGenerator,
                 StateOf(at::detail::getDefaultCPUGenerator()));
+  for (const c10::Device& gpu : GpusOf(parts)) {
+    archive.write(GpuGeneratorKey(gpu), StateOf(DefaultGenerator(gpu)));
+  }
   for (const auto& [name, generator] : parts.generators) {
     archive.write(GeneratorKey(name), StateOf(generator));
   }
@@ -162,8 +205,11 @@ void WriteTraining(const TrainingParts& parts, OutputArchive& archive) {
   }
 }
 
-void ReadTraining(InputArchive& archive, const TrainingParts& parts) {
+// Of the optimizers on `device`, where the archive's tensors are.
+void ReadOptimizers(InputArchive& archive, const TrainingParts& parts,
+                    c10::Device device) {
   for (const auto& [name, optimizer] : parts.optimizers) {
+    if (DeviceOf(*optimizer) != device) continue;
     InputArchive of_optimizer;
     archive.read(OptimizerKey(name), of_optimizer);
     optimizer->load(of_optimizer);
@@ -173,6 +219,9 @@ void ReadTraining(InputArchive& archive, const TrainingParts& parts) {
       optimizer->param_groups()[i].options().serialize(of_options);
     }
   }
+}
+
+void ReadGenerators(InputArchive& archive, const TrainingParts& parts) {
   at::Tensor state;
   for (const auto& [name, generator] : parts.generators) {
     archive.read(GeneratorKey(name), state);
@@ -180,6 +229,12 @@ void ReadTraining(InputArchive& archive, const TrainingParts& parts) {
   }
   archive.read(kDefaultGenerator, state);
   SetStateOf(at::detail::getDefaultCPUGenerator(), state);
+  for (const c10::Device& gpu : GpusOf(parts)) {
+    // None, where the parts were on another device.
+    if (archive.try_read(GpuGeneratorKey(gpu), state)) {
+      SetStateOf(DefaultGenerator(gpu), state);
+    }
+  }
 }
 
 }  // namespace
@@ -213,14 +268,22 @@ absl::StatusOr<CheckpointFiles> SaveTraining(const TrainingParts& parts,
 absl::StatusOr<ps::OptionMap> LoadTraining(const CheckpointFiles& files,
                                            const TrainingParts& parts) {
   for (const auto& [name, model] : parts.models) {
-    MR_RETURN_IF_ERROR(LoadFile(files, ModelFile(name),
+    MR_RETURN_IF_ERROR(LoadFile(files, ModelFile(name), c10::kCPU,
                                 [model = model](InputArchive& archive) {
                                   ReadModel(archive, *model);
                                 }));
   }
-  MR_RETURN_IF_ERROR(LoadFile(
-      files, kTraining,
-      [&parts](InputArchive& archive) { ReadTraining(archive, parts); }));
+  MR_RETURN_IF_ERROR(
+      LoadFile(files, kTraining, c10::kCPU, [&parts](InputArchive& archive) {
+        ReadOptimizers(archive, parts, c10::kCPU);
+        ReadGenerators(archive, parts);
+      }));
+  for (const c10::Device& gpu : GpusOf(parts)) {
+    MR_RETURN_IF_ERROR(
+        LoadFile(files, kTraining, gpu, [&parts, gpu](InputArchive& archive) {
+          ReadOptimizers(archive, parts, gpu);
+        }));
+  }
   MR_ASSIGN_OR_RETURN(const absl::string_view encoded, FileOf(files, kExtras));
   ps::OptionMap extras;
   MR_RETURN_IF_ERROR(Annotate(DecodeValue(absl::Cord(encoded), &extras),

@@ -40,14 +40,16 @@ struct TrainingParts {
   // Also what schedules have made of their learning rates.
   std::map<std::string, torch::optim::Optimizer*> optimizers;
   // Besides LibTorch's default one of the CPU, which torch::manual_seed sets
-  // and torch::randn asks: that is always there.
+  // and torch::randn asks, and those of the CUDA devices that models and
+  // optimizers are on: these are always there.
   std::map<std::string, at::Generator> generators;
 };
 
 // Returns the files
 //
 //   MODEL.pt     of each model: what torch::save(module) makes; torch::load
-//                opens it in C++, torch.jit.load in Python
+//                opens it in C++, torch.jit.load in Python, to both of which a
+//                machine without the device must say where to
 //   training.pt  optimizers and generators
 //   extras       what else the worker needs, its place in the data say
 //
@@ -57,7 +59,8 @@ absl::StatusOr<CheckpointFiles> SaveTraining(const TrainingParts& parts,
                                              const ps::OptionMap& extras = {});
 
 // Brings the parts back to what they were, and returns the extras. Parameters
-// and buffers keep their memory, and what hangs on their gradients. A model
+// and buffers keep their memory, and what hangs on their gradients; the parts
+// may be on another device than they were. A model
 // must have the parameters that it had, an optimizer its parameters in the same
 // order. After an error the parts may be half of the one and half of the other.
 //

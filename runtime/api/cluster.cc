@@ -316,14 +316,17 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
   if (options.address.empty()) options.address = Variable("MINIRAY_ADDRESS");
   auto state = std::make_shared<State>();
   if (options.address.empty()) {
-    if (options.embedded_nodes < 1 || options.embedded_num_cpus < 0) {
+    if (options.embedded_nodes < 1 || options.embedded_num_cpus < 0 ||
+        options.embedded_num_gpus < 0) {
       return absl::InvalidArgumentError(
-          "an embedded cluster needs at least one node and no negative CPUs");
+          "an embedded cluster needs at least one node and no negative CPUs or "
+          "GPUs");
     }
     MR_ASSIGN_OR_RETURN(state->embedded,
                         internal::EmbeddedCluster::Start(
                             {.num_nodes = options.embedded_nodes,
-                             .num_cpus = options.embedded_num_cpus}));
+                             .num_cpus = options.embedded_num_cpus,
+                             .num_gpus = options.embedded_num_gpus}));
     options.address = state->embedded->address();
     options.token.clear();
     MR_RETURN_IF_ERROR(UseTls(""));

@@ -62,6 +62,7 @@ struct ClusterOptions {
   // Embedded cluster only.
   int embedded_nodes = 1;        // Worker daemons.
   double embedded_num_cpus = 0;  // Of each; 0: the machine's.
+  int embedded_num_gpus = 0;     // Of each: the machine's first ones.
 };
 
 // What an actor asks for of its node, and holds until its process has ended.

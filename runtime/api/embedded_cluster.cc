@@ -164,6 +164,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(
   for (int i = 0; i < options.num_nodes; ++i) {
     std::vector<std::string> args = {
         absl::StrCat("--address=", cluster->address_)};
+    if (options.num_gpus > 0) {
+      args.push_back(absl::StrCat("--num_gpus=", options.num_gpus));
+    }
     if (options.num_cpus > 0) {
       args.push_back(absl::StrCat("--num_cpus=", options.num_cpus));
     }

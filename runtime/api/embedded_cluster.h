@@ -26,6 +26,7 @@ class EmbeddedCluster {
   struct Options {
     int num_nodes = 1;
     double num_cpus = 0;  // Of each node; 0: the machine's.
+    int num_gpus = 0;     // Of each node.
     absl::Duration start_timeout = absl::Seconds(20);
   };
   // Errors: FAILED_PRECONDITION, the `miniray` program is not found; what the

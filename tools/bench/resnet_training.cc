@@ -26,11 +26,13 @@ ResNetTraining::ResNetTraining(ResNet20 network, int shard, int64_t batch_size)
                  torch::optim::SGDOptions(/*lr=*/0.01).momentum(0.9)) {
   const at::Generator random = at::make_generator<at::CPUGeneratorImpl>(
       kDataSeed + static_cast<uint64_t>(shard));
+  const at::Device device = network_->parameters().front().device();
   for (int64_t i = 0; i < kNumBatches; ++i) {
     batches_.push_back(
-        {.images = torch::randn({batch_size, kChannels, kSide, kSide}, random),
-         .labels =
-             torch::randint(kClasses, {batch_size}, random, torch::kInt64)});
+        {.images = torch::randn({batch_size, kChannels, kSide, kSide}, random)
+                       .to(device),
+         .labels = torch::randint(kClasses, {batch_size}, random, torch::kInt64)
+                       .to(device)});
   }
 }
 
@@ -44,6 +46,8 @@ double ResNetTraining::Train(int64_t steps) {
     loss_.backward();
     optimizer_.step();
   }
+  // On a GPU the steps are done only then.
+  loss_.item<float>();
   return static_cast<double>(steps * batch_size_) /
          absl::ToDoubleSeconds(absl::Now() - start);
 }

@@ -19,6 +19,7 @@ namespace miniray::bench {
 // the shard's number says is which images they have.
 class ResNetTraining {
  public:
+  // network: on the device that it is trained on.
   ResNetTraining(ResNet20 network, int shard, int64_t batch_size);
 
   // Returns samples a second. steps: 1 or more.

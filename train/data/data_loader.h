@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "c10/core/Device.h"
 #include "runtime/base/status_macros.h"
 #include "torch/data/dataloader.h"
 #include "torch/data/datasets/map.h"
@@ -37,6 +38,7 @@
 #include "torch/data/transforms/stack.h"
 #include "train/data/data_loader_options.h"
 #include "train/data/loader_position.h"
+#include "train/device.h"
 
 namespace miniray::train {
 
@@ -52,8 +54,10 @@ class PreparedDataLoader {
   // the epoch's: what was read ahead is dropped.
   class Iterator;
 
+  // device: of the options; none: batches stay where they are.
   PreparedDataLoader(Dataset dataset, LoaderPosition position,
-                     const DataLoaderOptions& options);
+                     const DataLoaderOptions& options,
+                     std::optional<c10::Device> device);
 
   // Begins the next epoch, or goes on with one that Restore put in its middle.
   // A loop that was left with `break` has ended its epoch.
@@ -99,12 +103,15 @@ class PreparedDataLoader {
     void Drop() { this->shuttle_.drain(); }
   };
   struct Impl {
-    Impl(Dataset dataset, LoaderPosition p, const DataLoaderOptions& options)
+    Impl(Dataset dataset, LoaderPosition p, const DataLoaderOptions& options,
+         std::optional<c10::Device> d)
         : position(std::move(p)),
           loader(std::move(dataset), position.index_source(),
-                 LibTorchOptions(options)) {}
+                 LibTorchOptions(options)),
+          device(d) {}
     LoaderPosition position;
     Loader loader;
+    const std::optional<c10::Device> device;  // Where batches go.
   };
 
   static torch::data::DataLoaderOptions LibTorchOptions(
@@ -122,6 +129,31 @@ class PreparedDataLoader {
 
 namespace internal {
 
+// Moves the tensors of a batch to a device; all else in it stays.
+inline void MoveTo(at::Tensor& tensor, const c10::Device& device) {
+  if (tensor.defined()) tensor = tensor.to(device);
+}
+template <class Data, class Target>
+void MoveTo(torch::data::Example<Data, Target>& example,
+            const c10::Device& device);
+template <class Element>
+void MoveTo(std::vector<Element>& batch, const c10::Device& device);
+template <class Other>
+void MoveTo(Other&, const c10::Device&) {}
+
+template <class Data, class Target>
+void MoveTo(torch::data::Example<Data, Target>& example,
+            const c10::Device& device) {
+  MoveTo(example.data, device);
+  if constexpr (!std::is_same_v<Target, torch::data::example::NoTarget>) {
+    MoveTo(example.target, device);
+  }
+}
+template <class Element>
+void MoveTo(std::vector<Element>& batch, const c10::Device& device) {
+  for (Element& element : batch) MoveTo(element, device);
+}
+
 // Whether batches are vectors of examples of tensors, which Stack stacks.
 template <class Batch>
 struct IsUnstacked : std::false_type {};
@@ -138,7 +170,8 @@ struct IsUnstacked<std::vector<torch::data::TensorExample>> : std::true_type {};
 // stacked, as PyTorch's default does: batch.data is [B, ...].
 //
 // Errors: INVALID_ARGUMENT, options that cannot be (with the number); those of
-// DistributedSampler::Create; a data set that does not know its size.
+// DistributedSampler::Create; a data set that does not know its size. Those of
+// ChooseDevice.
 template <class Dataset>
 auto PrepareDataLoader(Dataset dataset, int rank, int world_size,
                        const DataLoaderOptions& options = {}) {
@@ -162,8 +195,14 @@ auto PrepareDataLoader(Dataset dataset, int rank, int world_size,
     absl::StatusOr<LoaderPosition> position = LoaderPosition::Create(
         static_cast<int64_t>(*size), rank, world_size, options);
     if (!position.ok()) return Result(position.status());
-    return Result(PreparedDataLoader<Dataset>(std::move(dataset),
-                                              *std::move(position), options));
+    std::optional<c10::Device> device;
+    if (!options.device.empty()) {
+      const absl::StatusOr<c10::Device> chosen = ChooseDevice(options.device);
+      if (!chosen.ok()) return Result(chosen.status());
+      device = *chosen;
+    }
+    return Result(PreparedDataLoader<Dataset>(
+        std::move(dataset), *std::move(position), options, device));
   }
 }
 
@@ -215,7 +254,11 @@ class PreparedDataLoader<Dataset>::Iterator {
   bool AtEnd() const { return *batches_ == impl_->loader.end(); }
   // Reads the first batch, if that has not happened.
   void CountBatch() {
-    if (!AtEnd()) impl_->position.CountBatch();
+    if (AtEnd()) return;
+    impl_->position.CountBatch();
+    if (impl_->device.has_value()) {
+      internal::MoveTo(**batches_, *impl_->device);
+    }
   }
 
   Impl* impl_;  // None: moved from.
@@ -224,9 +267,10 @@ class PreparedDataLoader<Dataset>::Iterator {
 
 template <class Dataset>
 PreparedDataLoader<Dataset>::PreparedDataLoader(
-    Dataset dataset, LoaderPosition position, const DataLoaderOptions& options)
+    Dataset dataset, LoaderPosition position, const DataLoaderOptions& options,
+    std::optional<c10::Device> device)
     : impl_(std::make_unique<Impl>(std::move(dataset), std::move(position),
-                                   options)) {}
+                                   options, device)) {}
 
 template <class Dataset>
 auto PreparedDataLoader<Dataset>::begin() -> Iterator {

@@ -4,6 +4,7 @@
 #define MINIRAY_TRAIN_DATA_DATA_LOADER_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "train/data/tail.h"
 
@@ -20,6 +21,10 @@ struct DataLoaderOptions {
   bool drop_last = false;
   bool shuffle = true;  // Anew each epoch; false: in the data set's order.
   uint64_t seed = 0;    // Of the shuffling; the same on all ranks.
+  // Where batches of tensors are moved to (train/device.h). Empty: in a train
+  // function the rank's device, elsewhere they stay where the data set made
+  // them.
+  std::string device;
 };
 
 }  // namespace miniray::train

@@ -11,6 +11,7 @@
 #include "train/data/deal.h"
 #include "train/data/record_stream.h"
 #include "train/data/stream_state.h"
+#include "train/device.h"
 
 namespace miniray::train {
 namespace {
@@ -57,6 +58,7 @@ struct DatasetShard::Position {
   const std::shared_ptr<const BlockSource> source;
   const int rank;
   const int world_size;
+  std::string device;
   StreamState state;  // The last deal is the stream's, if one runs.
   bool running = false;
   bool complete = false;  // The stream has given its last batch.
@@ -65,6 +67,7 @@ struct DatasetShard::Position {
 struct BatchStream::Impl {
   std::shared_ptr<DatasetShard::Position> position;
   absl::Status status;                      // Not OK: of no use any more.
+  std::optional<c10::Device> device;        // Where batches go.
   std::unique_ptr<BatchProducer> producer;  // None once the epoch has ended.
   int64_t steps = 0;
   int64_t max_steps = 0;
@@ -97,6 +100,7 @@ absl::StatusOr<std::optional<Batch>> BatchStream::Next() {
   ++impl_->steps_done;
   impl_->position->state.deals.back().taken += batch->size();
   impl_->position->complete = impl_->steps_done == impl_->steps;
+  if (impl_->device.has_value()) batch->MoveTo(*impl_->device);
   return *std::move(batch);
 }
 
@@ -115,10 +119,21 @@ DatasetShard::DatasetShard(std::shared_ptr<const BlockSource> source, int rank,
     : position_(
           std::make_shared<Position>(std::move(source), rank, world_size)) {}
 
+void DatasetShard::set_device(std::string device) {
+  position_->device = std::move(device);
+}
+
 BatchStream DatasetShard::IterBatches(const IterBatchesOptions& options) {
   auto impl = std::make_unique<BatchStream::Impl>();
   impl->position = position_;
   impl->status = CheckOptions(options);
+  const std::string& device =
+      options.device.empty() ? position_->device : options.device;
+  if (impl->status.ok() && !device.empty()) {
+    absl::StatusOr<c10::Device> chosen = ChooseDevice(device);
+    impl->status = chosen.status();
+    if (chosen.ok()) impl->device = *chosen;
+  }
   if (position_->running) {
     impl->status = absl::FailedPreconditionError(
         "another stream of this shard is not at its end: destroy it first, or "

@@ -50,6 +50,8 @@ struct IterBatchesOptions {
   bool drop_last = false;
   Tail tail = Tail::kPad;
   uint64_t seed = 0;  // Of the shuffling; the same on all ranks.
+  // Where batches are moved to (train/device.h). Empty: the shard's.
+  std::string device;
 };
 
 // What a loop over a BatchStream throws.
@@ -80,7 +82,8 @@ class BatchStream {
   // Errors, which stay: what the reader says, with file and record;
   // INVALID_ARGUMENT, records that cannot be stacked, or options that cannot
   // be; DATA_LOSS, a file has fewer records than when the data set was made;
-  // FAILED_PRECONDITION, another stream of this shard is not at its end.
+  // FAILED_PRECONDITION, another stream of this shard is not at its end, or
+  // there is no such device.
   absl::StatusOr<std::optional<Batch>> Next();
 
   // The same as a range, once. Errors are thrown, as DatasetError.
@@ -105,6 +108,11 @@ class DatasetShard {
   // rank: in [0, world_size), which is not checked: Dataset::Shard does.
   DatasetShard(std::shared_ptr<const BlockSource> source, int rank,
                int world_size);
+
+  // Where batches are moved to unless IterBatchesOptions::device says
+  // otherwise. Empty, as at the beginning: they stay on the CPU. In a train
+  // function it is the rank's device.
+  void set_device(std::string device);
 
   // Begins the next epoch, or goes on with one that Restore put in its middle.
   BatchStream IterBatches(const IterBatchesOptions& options = {});

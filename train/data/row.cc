@@ -48,6 +48,10 @@ at::Tensor Stack(absl::Span<const Row> rows, size_t column) {
 Batch::Batch(ColumnNames names, std::vector<at::Tensor> columns, int64_t size)
     : names_(std::move(names)), columns_(std::move(columns)), size_(size) {}
 
+void Batch::MoveTo(const c10::Device& device) {
+  for (at::Tensor& column : columns_) column = column.to(device);
+}
+
 const at::Tensor& Batch::operator[](absl::string_view name) const {
   for (size_t i = 0; i < columns_.size(); ++i) {
     if ((*names_)[i] == name) return columns_[i];

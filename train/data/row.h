@@ -33,6 +33,8 @@ class Batch {
   // columns that there are, for a name that is none of them.
   const at::Tensor& operator[](absl::string_view name) const;
 
+  void MoveTo(const c10::Device& device);
+
   const std::vector<std::string>& names() const { return *names_; }
   const std::vector<at::Tensor>& columns() const { return columns_; }
   int64_t size() const { return size_; }  // B, from 1.

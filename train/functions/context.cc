@@ -78,7 +78,10 @@ DatasetShard Context::GetDatasetShard(absl::string_view name) const {
                      "}: name it in TorchTrainerOptions::datasets"));
   }
   absl::StatusOr<DatasetShard> shard = it->second.Shard(rank(), world_size());
-  if (shard.ok()) return *std::move(shard);
+  if (shard.ok()) {
+    shard->set_device(device());
+    return *std::move(shard);
+  }
   throw std::invalid_argument(
       absl::StrCat("data set ", name, ": ", shard.status().message()));
 }

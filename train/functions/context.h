@@ -123,14 +123,17 @@ class Context {
   // LibTorch that is asked for samples by index: PreparedDataLoader of
   // train/data/data_loader.h. Needs train/functions/prepare_data_loader.h.
   //
+  // Its batches are moved to device(), unless DataLoaderOptions::device says
+  // another one.
+  //
   // Throws: std::invalid_argument, see train::PrepareDataLoader.
   template <class Dataset>
   auto PrepareDataLoader(Dataset dataset,
                          const DataLoaderOptions& options = {}) const;
 
   // Returns this rank's part of the data set that TorchTrainerOptions::datasets
-  // has under that name, from its first epoch on. See
-  // train/data/dataset_shard.h.
+  // has under that name, from its first epoch on; its batches are moved to
+  // device(). See train/data/dataset_shard.h.
   //
   // Throws: std::invalid_argument, there is none of that name; with what there
   // is.

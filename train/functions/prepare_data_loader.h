@@ -7,6 +7,8 @@
 //     for (auto& batch : loader) { ... batch.data, batch.target ... }
 //   }
 //
+// Batches of tensors come on the rank's device.
+//
 // Needs LibTorch's data headers, which are slow to compile: include it where
 // the function is.
 
@@ -25,8 +27,10 @@ namespace miniray::train {
 template <class Dataset>
 auto Context::PrepareDataLoader(Dataset dataset,
                                 const DataLoaderOptions& options) const {
-  auto loader = train::PrepareDataLoader(std::move(dataset), rank(),
-                                         world_size(), options);
+  DataLoaderOptions own = options;
+  if (own.device.empty()) own.device = device();
+  auto loader =
+      train::PrepareDataLoader(std::move(dataset), rank(), world_size(), own);
   if (loader.ok()) return *std::move(loader);
   throw std::invalid_argument(std::string(loader.status().message()));
 }

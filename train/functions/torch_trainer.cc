@@ -137,12 +137,14 @@ absl::Status TorchTrainer::Connect() {
   cluster_ = options_.cluster;
   if (!cluster_.has_value()) {
     // An embedded cluster has room for every worker, even if they have to share
-    // the machine's cores.
+    // the machine's cores. A worker whose GPU is not there says so.
     ClusterOptions cluster;
     const ScalingConfig& scaling = options_.scaling;
     cluster.embedded_num_cpus = std::max<double>(
         std::thread::hardware_concurrency(),
         std::ceil(scaling.num_workers.max * scaling.resources_per_worker.cpu));
+    cluster.embedded_num_gpus = static_cast<int>(
+        std::ceil(scaling.num_workers.max * WorkerResources(scaling).gpu));
     MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect(cluster));
   }
   group_ = std::make_unique<WorkerGroup>(*cluster_, options_.scaling, [this] {

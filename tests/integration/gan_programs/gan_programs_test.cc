@@ -226,8 +226,9 @@ TEST_F(GanProgramsTest, ASignalInTheLastEpochChangesNothing) {
 TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
   const std::string runs = "--storage-path=" + Folder("runs");
   ExpectOneLine(Train({runs}), 2, "--mode=single");
-  for (const char* flag : {"--workers=2", "--sharding=strided", "--name=x",
-                           "--num-cpus-per-worker=2"}) {
+  for (const char* flag :
+       {"--workers=2", "--sharding=strided", "--name=x",
+        "--num-cpus-per-worker=2", "--num-gpus-per-worker=1"}) {
     const std::string name(flag, std::string(flag).find('='));
     ExpectOneLine(Train({flag}), 2, name + " has no effect with --mode=single");
   }
@@ -248,6 +249,11 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--epoch=3"}), 2,
                 "train: unknown flag --epoch; did you mean --epochs?");
   ExpectOneLine(Train({"--epochs"}), 2, "--epochs needs a value");
+  for (const char* gpus : {"-1", "1.5", "nan"}) {
+    ExpectOneLine(Train({"--mode=distributed",
+                         absl::StrCat("--num-gpus-per-worker=", gpus)}),
+                  2, "expected a number from 0 to 1, or a whole one");
+  }
   ExpectOneLine(Train({"--epochs=many"}), 2, "expected a whole number");
   ExpectOneLine(Train({"--epochs=0"}), 2, "--epochs is 0");
   ExpectOneLine(Train({"--mode=both"}), 2, "single or distributed");

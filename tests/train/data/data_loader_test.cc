@@ -378,6 +378,9 @@ TEST(DataLoaderTest, WhatCannotBeIsRefusedWithTheNumber) {
   const auto make = [](const DataLoaderOptions& options) {
     return PrepareDataLoader(Numbers(10), 0, 1, options).status();
   };
+  EXPECT_THAT(make({.device = "nowhere"}),
+              StatusIs(kInvalidArgument, HasSubstr("device is 'nowhere'")));
+  EXPECT_THAT(make({.device = "cpu"}), IsOk());
   EXPECT_THAT(make({.batch_size = 0}),
               StatusIs(kInvalidArgument, HasSubstr("batch_size is 0")));
   EXPECT_THAT(make({.workers = -1}),

@@ -401,6 +401,14 @@ TEST_F(DatasetShardTest, WhatCannotBeIsRefusedWithTheNumber) {
               StatusIs(kInvalidArgument, HasSubstr("no rank 3")));
   EXPECT_THAT(data_.Shard(0, 0), StatusIs(kInvalidArgument));
   DatasetShard shard = Shard(0, 1);
+  EXPECT_THAT(shard.IterBatches({.device = "nowhere"}).Next(),
+              StatusIs(kInvalidArgument, HasSubstr("device is 'nowhere'")));
+  shard.set_device("cuda:99");
+  EXPECT_THAT(shard.IterBatches().Next(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("device is 'cuda:99'")));
+  EXPECT_THAT(shard.IterBatches({.device = "cpu"}).Next(), IsOk());
+  shard.set_device("");
   EXPECT_THAT(shard.IterBatches({.batch_size = 0}).Next(),
               StatusIs(kInvalidArgument, HasSubstr("batch_size is 0")));
   EXPECT_THAT(shard.IterBatches({.shuffle_buffer = -1}).Next(),
