@@ -148,7 +148,9 @@ def _libtorch_impl(rctx):
              "(_GLIBCXX_USE_CXX11_ABI=0), which cannot be linked with Debian's libraries. " +
              "Take the build whose name contains cxx11-abi\n")
 
-    linkopts = ["-L%s/lib" % root, "-Wl,-rpath,%s/lib" % root]
+    # Builds for PyPI export a std::filesystem of an older compiler, which crashes in callers of
+    # ours: the C++ library's own comes first.
+    linkopts = ["-Wl,--no-as-needed", "-lstdc++", "-L%s/lib" % root, "-Wl,-rpath,%s/lib" % root]
     if rctx.path(root + "/lib/libtorch_cuda.so").exists:
         # Nothing names a symbol of these two; they register themselves when loaded.
         linkopts += ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cuda", "-Wl,--as-needed", "-lc10_cuda"]

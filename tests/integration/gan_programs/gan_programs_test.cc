@@ -223,6 +223,16 @@ TEST_F(GanProgramsTest, ASignalInTheLastEpochChangesNothing) {
   EXPECT_THAT(*ReadFile(Folder("runs/run/result.json")), HasSubstr("SIGINT"));
 }
 
+TEST_F(GanProgramsTest, TheEmbeddedClusterHasTheGpusThatAreAskedFor) {
+  // Where there are none, it is LibTorch that says so.
+  const RunResult result = TrainTiny(
+      {"--epochs=1", "--save-dir", Folder("models"), "--mode=distributed",
+       "--workers=2", "--num-gpus-per-worker=0.5", "--device=cuda"});
+  if (result.exit_code == 0) return;
+  EXPECT_THAT(result.err, HasSubstr("LibTorch finds no CUDA device"));
+  EXPECT_THAT(result.err, HasSubstr("CUDA_VISIBLE_DEVICES ('0')"));
+}
+
 TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
   const std::string runs = "--storage-path=" + Folder("runs");
   ExpectOneLine(Train({runs}), 2, "--mode=single");
