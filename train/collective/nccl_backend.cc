@@ -92,7 +92,6 @@ NcclBackend::NcclBackend(const Options& options, const NcclLibrary& nccl,
                              options_.rank));
 }
 
-// Aborted too: that ends what a dead rank left on the GPU.
 NcclBackend::~NcclBackend() {
   if (communicator_ == nullptr) return;
   const c10::DeviceGuard guard(options_.device);
