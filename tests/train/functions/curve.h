@@ -2,7 +2,7 @@
 // outcome independent of their number: step by step all ranks together see the
 // samples that one rank with a batch as large as theirs together sees.
 //
-// On a GPU, too. They report the parameters, "p0", "p1", ..., and "seen", the samples of this
+// They report the parameters, "p0", "p1", ..., and "seen", the samples of this
 // rank in that epoch.
 
 #ifndef MINIRAY_TESTS_TRAIN_FUNCTIONS_CURVE_H_
