@@ -35,19 +35,19 @@
 // all. Gradients are named like the parameters, in the order of the weights;
 // buffers' values may stand among them.
 //
-// Three more methods are called where the class has them, together with the
+// Two more methods are called where the class has them, together with the
 // first, so they cost no time of their own:
 //   double NumSamples();                     // or an integer
 //   std::vector<std::string> BufferNames();
-//   int NumRestarts();  // ActorContext::Current()->num_restarts()
-// NumSamples is the worker's weight in strategies like "weighted"; it is asked
-// for at each synchronisation. BufferNames tells which tensors are no
+// NumSamples is the worker's weight in strategies like "weighted", which need
+// it unless SetWorkerWeight was called; it is asked for at each
+// synchronisation. BufferNames tells which tensors are no
 // parameters; worker 0 is asked for it until the first synchronisation. Without
-// it, names tell (tensor_info.h). NumRestarts is for classes whose objects
-// restart with the weights that they began with: a worker that has restarted
-// since it was sent weights fails with FAILED_PRECONDITION, or is left out
-// (min_workers), instead of contributing those; without it, that is not
-// noticed. It is asked for at each synchronisation, and after weights.
+// it, names tell (tensor_info.h).
+//
+// A worker that has restarted since it was sent weights has those that it began
+// with, unless its class has RestoreState: it fails with FAILED_PRECONDITION,
+// or is left out (min_workers), instead of contributing them.
 
 #ifndef MINIRAY_PS_PARAMETER_SERVER_H_
 #define MINIRAY_PS_PARAMETER_SERVER_H_
@@ -73,13 +73,14 @@
 #include "ps/strategy_registry.h"
 #include "ps/sync_result.h"
 #include "ps/sync_strategy.h"
+#include "ps/taken_weights.h"
 #include "ps/weight_view.h"
-#include "ps/worker_restarts.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 
 namespace miniray::ps {
 
+struct EncodedWeights;
 class PiecewiseStrategy;
 struct ServerState;
 
@@ -104,13 +105,15 @@ class ParameterServer {
   // is dead or fails. INVALID_ARGUMENT, no workers, fewer than the strategy
   // needs, or weights that do not fit together or are not finite (with worker
   // and tensor). What the strategy returns. FAILED_PRECONDITION, a worker's
-  // class lacks what ServerOptions ask of it. In all these cases no worker has
-  // new weights. When a push fails, the other workers have them, and so has the
-  // server. RESOURCE_EXHAUSTED and others, the state cannot be saved
-  // (state_dir).
+  // class lacks what the strategy or ServerOptions ask of it, or the worker has
+  // restarted. In all these cases no worker has new weights. When a push fails,
+  // the other workers have them, and so has the server; the error says which
+  // version that is, and who does not have it. RESOURCE_EXHAUSTED and others,
+  // the state cannot be saved (state_dir).
   //
   // With ServerOptions::min_workers, workers that die, fail or are late are
-  // left out and named in the warnings.
+  // left out and named in the warnings, and so are those that do not have the
+  // weights that they were sent last (SyncResult::num_behind).
   absl::StatusOr<SyncResult> SyncFromWorkers(
       const std::vector<AnyActorHandle>& workers);
 
@@ -245,6 +248,8 @@ class ParameterServer {
   absl::Status AbandonPart(bool reset);
   PushedPart PushPart(const std::vector<AnyActorHandle>& workers,
                       const std::vector<LeftOutWorker>& left_out, bool of_sync);
+  // Sends this part to these workers, without waiting.
+  absl::Status SendPart(const std::vector<AnyActorHandle>& workers);
   ReadOnly<WeightMessage> GetPart() const;
   // Of a shard that takes gradients: this is its part of the weights from now
   // on. Returns its version. All else: as of GradientModel::Start.
@@ -284,16 +289,29 @@ class ParameterServer {
   // As Push, of all that the shards have.
   absl::Status PushOfShards(const std::vector<AnyActorHandle>& workers);
   // Workers that are left out are not waited for. holds_view: see
-  // PulledWeights; empty: none does.
+  // PulledWeights; empty: none does. behind: unless null, gets the workers that
+  // do not have the weights, whatever is returned.
   absl::Status Push(const std::vector<AnyActorHandle>& workers,
                     const std::vector<LeftOut>& left_out = {},
-                    const std::vector<bool>& holds_view = {});
+                    const std::vector<bool>& holds_view = {},
+                    std::vector<BehindWorker>* behind = nullptr);
   // What came of a push. pushed: for each worker, but for those that were not
-  // awaited; calls: those that are late may go on.
+  // awaited; calls: those that are late may go on. *behind as above.
   absl::Status Judge(const std::vector<AnyActorHandle>& workers,
                      const std::vector<bool>& awaited,
                      const std::vector<absl::Status>& pushed,
-                     std::vector<ObjectRef<void>> calls);
+                     std::vector<ObjectRef<void>> calls,
+                     std::vector<BehindWorker>* behind);
+  // Sends the server's weights to those who failed or died in a push, with
+  // min_workers. Shards wait to be told to: a worker takes all parts or none.
+  absl::Status SendAgain(const std::vector<AnyActorHandle>& workers,
+                         const std::vector<BehindWorker>& behind);
+  // Sends these without waiting: one that is away gets them when it is back,
+  // and only the last.
+  void SendWhenBack(const AnyActorHandle& worker,
+                    const EncodedWeights& weights);
+  std::string PushMethod() const;
+  absl::StatusOr<EncodedWeights> EncodeWhole() const;
   void MakeView();              // A new one.
   absl::Time Deadline() const;  // Of a pull or push that begins now.
   // They are the server's from now on; saved as the options say.
@@ -370,7 +388,7 @@ class ParameterServer {
   int64_t unsaved_ = 0;             // Changes since the last save.
   // By actor: pushes that nobody waits for.
   std::map<std::string, ObjectRef<void>> late_pushes_;
-  WorkerRestarts restarts_;
+  TakenWeights taken_;
   SyncStats stats_;
 };
 MINIRAY_ACTOR(
@@ -389,8 +407,9 @@ MINIRAY_ACTOR(
     &ParameterServer::AggregatePart, &ParameterServer::StartPart,
     &ParameterServer::SetPart, &ParameterServer::ImportPart,
     &ParameterServer::CommitPart, &ParameterServer::AbandonPart,
-    &ParameterServer::PushPart, &ParameterServer::GetPart,
-    &ParameterServer::StartGradientPart, &ParameterServer::SaveNow);
+    &ParameterServer::PushPart, &ParameterServer::SendPart,
+    &ParameterServer::GetPart, &ParameterServer::StartGradientPart,
+    &ParameterServer::SaveNow);
 
 // INVALID_ARGUMENT for what no server's SetWorkerWeight takes.
 absl::Status CheckWorkerWeight(int worker_id, double weight);

@@ -67,7 +67,7 @@ class ParameterServer::PiecewiseAttempt {
     // A worker that is left out of one piece would have to be left out of all.
     request.min_workers = 0;
     request.drop_non_finite = false;
-    request.restarts = nullptr;  // Who has restarted has no weights of this id.
+    request.taken = nullptr;  // Who does not have them has another id.
     PullPieces pull(std::move(request), &server_.weights_, &pieces_,
                     server_.view_->id());
     for (size_t k = 0; k < pieces_.size(); ++k) {
@@ -111,12 +111,16 @@ class ParameterServer::PiecewiseAttempt {
     {
       const Stopwatch stopwatch(&result_.seconds_push);
       MR_RETURN_IF_ERROR(Send(pieces_.size() - 1));
-      for (const AnyActorHandle& worker : workers_) {
-        server_.restarts_.NoteSent(worker);
-      }
       const std::vector<absl::Status>& taken = push_.Await(server_.Deadline());
+      std::vector<ObjectRef<void>> calls = push_.TakeLast();
+      for (size_t i = 0; i < calls.size(); ++i) {
+        server_.taken_.NoteSent(workers_[i], calls[i].state());
+      }
+      std::vector<BehindWorker> behind;
       pushed = server_.Judge(workers_, std::vector<bool>(workers_.size(), true),
-                             taken, push_.TakeLast());
+                             taken, std::move(calls), &behind);
+      pushed.Update(server_.SendAgain(workers_, behind));
+      result_.num_behind = static_cast<int64_t>(behind.size());
     }
     result_.version = stats.version;
     result_.bytes = bytes_pulled_ + push_.bytes();

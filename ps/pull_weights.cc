@@ -1,7 +1,9 @@
 #include "ps/pull_weights.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,7 +65,6 @@ class Pull {
     ObjectRef<ReadOnly<NamedTensors>> weights_call;
     ObjectRef<ReadOnly<WeightMessage>> message_call;
     std::optional<ObjectRef<double>> samples_call;
-    std::optional<ObjectRef<int64_t>> restarts_call;
     bool came = false;
     absl::Status status;  // Of one that is left out.
     bool refused = false;
@@ -89,11 +90,6 @@ class Pull {
       if (request_.wants_samples && HasMethod(worker, kNumSamples)) {
         answer.samples_call =
             worker.CallByName<double>(std::string(kNumSamples));
-      }
-      if (request_.restarts != nullptr &&
-          HasMethod(worker, WorkerRestarts::kMethod)) {
-        answer.restarts_call =
-            worker.CallByName<int64_t>(WorkerRestarts::kMethod);
       }
       if (request_.view != nullptr) {
         answer.message_call = worker.CallByName<ReadOnly<WeightMessage>>(
@@ -153,16 +149,14 @@ class Pull {
   absl::Status Take(size_t i) {
     Answer& answer = answers_[i];
     answer.came = true;
+    const std::optional<int32_t> process = calls_[i]->process();
     absl::StatusOr<NamedTensors> weights = WeightsOf(answer);
     calls_[i] = nullptr;
     if (!weights.ok()) return Fail(i, weights.status());
-    if (answer.restarts_call.has_value()) {
-      const absl::StatusOr<int64_t> restarts = answer.restarts_call->Get();
-      absl::Status current = restarts.status();
-      if (restarts.ok()) {
-        current = request_.restarts->Check(request_.workers[i], *restarts);
-      }
-      if (!current.ok()) return Fail(i, current);
+    if (request_.taken != nullptr) {
+      const absl::Status taken = request_.taken->Check(
+          request_.workers[i], process, request_.min_workers == 0);
+      if (!taken.ok()) return Fail(i, taken);
     }
     answer.contribution.worker_id = static_cast<int>(i);
     answer.contribution.tensors = *std::move(weights);

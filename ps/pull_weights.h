@@ -18,8 +18,8 @@
 #include "ps/check_weights.h"
 #include "ps/server_options.h"
 #include "ps/sync_strategy.h"
+#include "ps/taken_weights.h"
 #include "ps/weight_view.h"
-#include "ps/worker_restarts.h"
 #include "runtime/api/miniray.h"
 
 namespace miniray::ps {
@@ -40,8 +40,9 @@ struct PullRequest {
   // has these weights.
   const WeightView* view = nullptr;
   const NamedTensors* weights = nullptr;
-  // Not null: workers that have restarted since they were sent weights fail.
-  const WorkerRestarts* restarts = nullptr;
+  // Not null: workers that do not have the weights that they were sent last
+  // fail; those that failed to take them only where min_workers is set.
+  const TakenWeights* taken = nullptr;
   // Not null: once it is done, the pull ends with CANCELLED.
   std::shared_ptr<miniray::internal::CallState> stop;
 };

@@ -17,7 +17,9 @@ constexpr absl::Duration kReminderPeriod = absl::Seconds(30);
 }  // namespace
 
 PushPieces::PushPieces(const std::vector<AnyActorHandle>* workers)
-    : workers_(*workers), statuses_(workers->size()) {}
+    : workers_(*workers),
+      statuses_(workers->size()),
+      processes_(workers->size()) {}
 
 PushPieces::~PushPieces() {
   for (const Piece& piece : pieces_) {
@@ -49,7 +51,15 @@ const std::vector<absl::Status>& PushPieces::Await(absl::Time deadline) {
         states, workers_, "push of weights", kReminderPeriod,
         [&](size_t i) {
           taken[i] = piece.calls[i].Get();
-          if (taken[i].ok()) bytes_ += piece.bytes;
+          if (!taken[i].ok()) return absl::OkStatus();
+          bytes_ += piece.bytes;
+          const std::optional<int32_t> process =
+              piece.calls[i].state()->process();
+          if (!processes_[i].has_value()) processes_[i] = process;
+          if (processes_[i] != process) {
+            taken[i] = absl::UnavailableError(
+                "has restarted between two pieces of the new weights");
+          }
           return absl::OkStatus();
         },
         deadline);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,7 +31,8 @@ class PushPieces {
 
   // Waits until all workers have taken all that was sent so far; logs every
   // 30 s for whom. Returns for each worker, by index, its first error, which
-  // does not name it: DEADLINE_EXCEEDED if it has not taken all in time.
+  // does not name it: DEADLINE_EXCEEDED if it has not taken all in time;
+  // UNAVAILABLE if it has restarted between two pieces, and lost the first.
   const std::vector<absl::Status>& Await(absl::Time deadline);
 
   // Of tensors that workers have taken.
@@ -49,6 +51,8 @@ class PushPieces {
   std::vector<Piece> pieces_;
   size_t awaited_ = 0;  // Of pieces_.
   std::vector<absl::Status> statuses_;
+  // By worker: the process that has taken pieces.
+  std::vector<std::optional<int32_t>> processes_;
   int64_t bytes_ = 0;
 };
 

@@ -33,7 +33,8 @@ struct ServerOptions {
 
   // A synchronisation goes on with so many contributions if the other workers
   // die, fail, or are late (sync_timeout_seconds); 0: it needs all. Who is left
-  // out receives the result as soon as it can take it.
+  // out, or fails to take the result, is sent it without waiting, and counts
+  // again once it has it.
   int64_t min_workers = 0;
 
   // A worker that has not given its weights after so many seconds is late; 0:

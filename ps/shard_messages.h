@@ -46,6 +46,15 @@ struct LeftOutWorker {
 };
 MINIRAY_STRUCT(LeftOutWorker, worker, why, refused);
 
+// A worker that does not have the weights that were pushed.
+struct BehindWorker {
+  int64_t worker = 0;
+  // Why it has not taken them; OK if it was left out, and nobody waited for it.
+  Outcome why;
+  bool late = false;  // It may still take them.
+};
+MINIRAY_STRUCT(BehindWorker, worker, why, late);
+
 // Which weights a shard has.
 struct PartState {
   int64_t version = 0;
@@ -58,10 +67,12 @@ MINIRAY_STRUCT(PartState, version, id, prepared, last_sync);
 struct PulledPart {
   Outcome outcome;
   std::vector<LeftOutWorker> left_out;
+  // Workers that have gone on from the weights that they were sent last.
+  std::vector<int64_t> holds_view;
   int64_t bytes = 0;
   int64_t bytes_saved = 0;
 };
-MINIRAY_STRUCT(PulledPart, outcome, left_out, bytes, bytes_saved);
+MINIRAY_STRUCT(PulledPart, outcome, left_out, holds_view, bytes, bytes_saved);
 
 // Not both are errors.
 struct AggregatedPart {
@@ -72,10 +83,11 @@ MINIRAY_STRUCT(AggregatedPart, strategy, save);
 
 struct PushedPart {
   Outcome outcome;
+  std::vector<BehindWorker> behind;
   int64_t bytes = 0;
   int64_t bytes_saved = 0;
 };
-MINIRAY_STRUCT(PushedPart, outcome, bytes, bytes_saved);
+MINIRAY_STRUCT(PushedPart, outcome, behind, bytes, bytes_saved);
 
 }  // namespace miniray::ps
 

@@ -138,6 +138,11 @@ PulledPart ParameterServer::PullPart(const std::vector<AnyActorHandle>& workers,
                              .why = Outcome::Of(worker.status),
                              .refused = worker.refused});
   }
+  for (size_t i = 0; i < pulled->holds_view.size(); ++i) {
+    if (pulled->holds_view[i]) {
+      part.holds_view.push_back(static_cast<int64_t>(i));
+    }
+  }
   stats_.bytes_pulled += part.bytes;
   stats_.bytes_saved_pull += part.bytes_saved;
   stats_.seconds_pull += absl::ToDoubleSeconds(absl::Now() - start);
@@ -350,7 +355,7 @@ PushedPart ParameterServer::PushPart(const std::vector<AnyActorHandle>& workers,
   attempt_.reset();
   PushedPart part = {.bytes = -stats_.bytes_pushed,
                      .bytes_saved = -stats_.bytes_saved_push};
-  const absl::Status pushed = Push(workers, out, holds_view);
+  const absl::Status pushed = Push(workers, out, holds_view, &part.behind);
   if (of_sync) CountSync(pushed.ok());
   part.outcome = Outcome::Of(pushed);
   part.bytes += stats_.bytes_pushed;

@@ -58,6 +58,7 @@ SyncStats MergeShardStats(const std::vector<SyncStats>& parts) {
     Most(&all.contributions_accepted, part.contributions_accepted);
     Most(&all.contributions_refused, part.contributions_refused);
     Most(&all.contributions_lost, part.contributions_lost);
+    Most(&all.pushes_lost, part.pushes_lost);
     Most(&all.num_saves, part.num_saves);
     Most(&all.seconds_pull, part.seconds_pull);
     Most(&all.seconds_aggregate, part.seconds_aggregate);

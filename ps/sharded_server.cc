@@ -7,9 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
+#include "ps/await_calls.h"
 #include "ps/compression/block_codec.h"
 #include "ps/model_cut.h"
 #include "ps/model_pieces.h"
+#include "ps/push_error.h"
 #include "ps/shard_states.h"
 #include "ps/shard_stats.h"
 #include "ps/weight_message.h"
@@ -171,7 +173,7 @@ absl::StatusOr<SyncResult> ShardedServer::TrySync(
       const std::vector<PulledPart> pulled,
       CallAll<PulledPart>(Repeat::kIfShardDies, "PullPart", workers, id));
   const absl::StatusOr<std::vector<LeftOutWorker>> left_out =
-      Merge(pulled, workers.size());
+      Merge(pulled, workers);
   if (!left_out.ok()) {
     Abandon(/*reset=*/false);
     return left_out.status();
@@ -222,8 +224,10 @@ absl::StatusOr<SyncResult> ShardedServer::TrySync(
 }
 
 absl::StatusOr<std::vector<LeftOutWorker>> ShardedServer::Merge(
-    const std::vector<PulledPart>& pulled, size_t num_workers) const {
+    const std::vector<PulledPart>& pulled,
+    const std::vector<AnyActorHandle>& workers) const {
   std::map<int64_t, LeftOutWorker> merged;
+  std::map<int64_t, size_t> holders;  // Shards that a worker goes on from.
   for (const PulledPart& part : pulled) {
     MR_RETURN_IF_ERROR(part.outcome.status());
     for (const LeftOutWorker& worker : part.left_out) {
@@ -231,9 +235,19 @@ absl::StatusOr<std::vector<LeftOutWorker>> ShardedServer::Merge(
       // One that is late for one shard is not waited for by any.
       if (!is_new && !worker.refused) it->second = worker;
     }
+    for (const int64_t worker : part.holds_view) ++holders[worker];
   }
-  const auto left =
-      static_cast<int64_t>(num_workers) - static_cast<int64_t>(merged.size());
+  for (const auto& [index, count] : holders) {
+    if (count == pulled.size() || merged.contains(index)) continue;
+    const auto worker = static_cast<size_t>(index);
+    const absl::Status torn = absl::FailedPreconditionError(absl::StrCat(
+        WorkerName(worker, workers[worker]),
+        " took new weights while the shards asked for its own, which are of "
+        "two times; synchronise again"));
+    if (options_.min_workers == 0) return torn;
+    merged[index] = {.worker = index, .why = Outcome::Of(torn)};
+  }
+  const auto left = static_cast<int64_t>(workers.size() - merged.size());
   std::vector<LeftOutWorker> left_out;
   for (const auto& [index, worker] : merged) left_out.push_back(worker);
   if (left >= std::max<int64_t>(1, options_.min_workers) || left_out.empty()) {
@@ -241,7 +255,7 @@ absl::StatusOr<std::vector<LeftOutWorker>> ShardedServer::Merge(
   }
   return Annotate(
       left_out.front().why.status(),
-      absl::StrCat(left, " of ", num_workers,
+      absl::StrCat(left, " of ", workers.size(),
                    " workers are left over all shards, and min_workers is ",
                    options_.min_workers));
 }
@@ -254,12 +268,45 @@ absl::Status ShardedServer::Push(const std::vector<AnyActorHandle>& workers,
                       CallAll<PushedPart>(Repeat::kIfShardDies, "PushPart",
                                           workers, left_out, of_sync));
   for (const PushedPart& part : pushed) {
-    MR_RETURN_IF_ERROR(part.outcome.status());
     result->bytes += part.bytes;
     result->bytes_saved += part.bytes_saved;
   }
   result->seconds_push = SecondsSince(start);
-  return absl::OkStatus();
+  return Judge(workers, pushed, result);
+}
+
+absl::Status ShardedServer::Judge(const std::vector<AnyActorHandle>& workers,
+                                  const std::vector<PushedPart>& pushed,
+                                  SyncResult* result) {
+  absl::Status error;
+  std::map<int64_t, BehindWorker> merged;
+  for (const PushedPart& part : pushed) {
+    error.Update(part.outcome.status());
+    for (const BehindWorker& worker : part.behind) {
+      const auto [it, is_new] = merged.emplace(worker.worker, worker);
+      if (!is_new && !worker.late) it->second = worker;
+    }
+  }
+  std::vector<BehindWorker> behind;
+  std::vector<AnyActorHandle> failed;
+  absl::Status first_error;
+  for (const auto& [index, worker] : merged) {
+    behind.push_back(worker);
+    const absl::Status why = worker.why.status();
+    first_error.Update(why);
+    if (options_.min_workers > 0 && !worker.late && !why.ok()) {
+      failed.push_back(workers[static_cast<size_t>(index)]);
+    }
+  }
+  result->num_behind = static_cast<int64_t>(behind.size());
+  // Fewer may have all parts than have each.
+  const auto good = static_cast<int64_t>(workers.size() - behind.size());
+  if (good < options_.min_workers) error.Update(first_error);
+  if (!error.ok()) error = PushError(error, state_.version, workers, behind);
+  if (!failed.empty()) {
+    error.Update(CallAllForNothing(Repeat::kIfShardDies, "SendPart", failed));
+  }
+  return error;
 }
 
 absl::StatusOr<NamedTensors> ShardedServer::PullWeights() {

@@ -79,11 +79,17 @@ class ShardedServer {
   absl::Status Push(const std::vector<AnyActorHandle>& workers,
                     const std::vector<LeftOutWorker>& left_out, bool of_sync,
                     SyncResult* result);
+  // What came of it. Those who failed or died are sent all parts again: of one
+  // alone they could do nothing.
+  absl::Status Judge(const std::vector<AnyActorHandle>& workers,
+                     const std::vector<PushedPart>& pushed, SyncResult* result);
   absl::Status Commit(const std::string& id);
   // All forget what is prepared. reset: and what their strategies remember.
   void Abandon(bool reset);
+  // Whom one shard leaves out, all do.
   absl::StatusOr<std::vector<LeftOutWorker>> Merge(
-      const std::vector<PulledPart>& pulled, size_t num_workers) const;
+      const std::vector<PulledPart>& pulled,
+      const std::vector<AnyActorHandle>& workers) const;
 
   // Makes a call to each shard, `call(i)`, waits for all, and returns the
   // results, or the error of the first that failed; notes whether one has died.

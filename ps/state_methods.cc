@@ -200,7 +200,7 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
   // They are of another time.
   for (const auto& [worker, push] : late_pushes_) Cancel(push);
   late_pushes_.clear();
-  restarts_ = {};
+  taken_ = {};
   MR_RETURN_IF_ERROR(TakeState(std::move(state)));
   sync_counted_ = true;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();

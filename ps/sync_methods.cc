@@ -76,8 +76,10 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   result.repeated = true;
   const absl::Time start = absl::Now();
   const int64_t pushed_before = stats_.bytes_pushed;
-  MR_RETURN_IF_ERROR(Push(workers));
+  std::vector<BehindWorker> behind;
+  MR_RETURN_IF_ERROR(Push(workers, {}, {}, &behind));
   CountSync(true);
+  result.num_behind = static_cast<int64_t>(behind.size());
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = stats_.bytes_pushed - pushed_before;
@@ -151,8 +153,11 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   start = absl::Now();
   const int64_t pushed_before = stats_.bytes_pushed;
   const int64_t saved_before = stats_.bytes_saved_push;
-  MR_RETURN_IF_ERROR(Push(workers, pulled.left_out, pulled.holds_view));
+  std::vector<BehindWorker> behind;
+  MR_RETURN_IF_ERROR(
+      Push(workers, pulled.left_out, pulled.holds_view, &behind));
   std::move(not_counted).Cancel();
+  result.num_behind = static_cast<int64_t>(behind.size());
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = pulled.bytes + stats_.bytes_pushed - pushed_before;
@@ -176,7 +181,7 @@ PullRequest ParameterServer::RequestOf(
       .layout = layout_.has_value() ? &*layout_ : nullptr,
       .weights = &weights_,
       // Whoever brings the start may have been restarted.
-      .restarts = what == Pulled::kWeightsInFull ? nullptr : &restarts_};
+      .taken = what == Pulled::kWeightsInFull ? nullptr : &taken_};
 }
 
 absl::StatusOr<PulledWeights> ParameterServer::Pull(
@@ -219,14 +224,14 @@ absl::Status ParameterServer::SetBufferNames(const NamedTensors& model,
     MR_ASSIGN_OR_RETURN(info_, MakeInfo(model, names));
   }
   buffer_names_ = std::move(names);
+  const bool all_tell = std::all_of(
+      contributions->begin(), contributions->end(),
+      [](const Contribution& c) { return c.num_samples.has_value(); });
   return absl::OkStatus();
 }
 
 void ParameterServer::SetWeightsInMean(
     std::vector<Contribution>* contributions) const {
-  const bool all_tell = std::all_of(
-      contributions->begin(), contributions->end(),
-      [](const Contribution& c) { return c.num_samples.has_value(); });
   for (Contribution& contribution : *contributions) {
     auto weight = worker_weights_.find(contribution.worker_id);
     if (weight != worker_weights_.end()) {

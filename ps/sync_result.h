@@ -14,11 +14,16 @@ namespace miniray::ps {
 
 // What one synchronisation did.
 struct SyncResult {
-  int64_t version = 0;  // Of the weights that the workers now hold.
+  // Of the weights that the workers now hold, all but num_behind of them.
+  int64_t version = 0;
   int64_t num_workers = 0;
   int64_t num_refused = 0;  // Workers left out by NonFinitePolicy.
   int64_t num_lost = 0;     // Left out since they failed, died or were late.
-  bool repeated = false;    // By SyncOnce: only the push was done again.
+  // Workers that did not take the weights, or not in time (min_workers): those
+  // of num_lost, and those that failed, died or were late in the push. They are
+  // sent them without waiting, and count again once they have them.
+  int64_t num_behind = 0;
+  bool repeated = false;  // By SyncOnce: only the push was done again.
   // In so many the model travelled; 0: all at once
   // (ServerOptions::piece_bytes).
   int64_t num_pieces = 0;
@@ -32,20 +37,25 @@ struct SyncResult {
   double seconds_push = 0;
 };
 MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
-               repeated, num_pieces, bytes, bytes_saved, seconds_pull,
-               seconds_aggregate, seconds_push);
+               num_behind, repeated, num_pieces, bytes, bytes_saved,
+               seconds_pull, seconds_aggregate, seconds_push);
 
 // The server's life so far.
 struct SyncStats {
-  std::string strategy;   // Name and options: "momentum (momentum=0.9)".
-  int64_t version = 0;    // How often the weights changed; 0: there are none.
-  int64_t num_syncs = 0;  // Synchronisations that reached every worker.
+  std::string strategy;  // Name and options: "momentum (momentum=0.9)".
+  int64_t version = 0;   // How often the weights changed; 0: there are none.
+  // Synchronisations that reached every worker, or as many as min_workers says.
+  int64_t num_syncs = 0;
   bool initialized = false;  // There are weights.
   int64_t num_tensors = 0;
   int64_t contributions_accepted = 0;  // Totals over all synchronisations.
   int64_t contributions_refused = 0;   // Left out by NonFinitePolicy.
   int64_t contributions_lost = 0;      // Of workers that failed or were late.
-  std::vector<std::string> warnings;  // Who was left out, and why; the last 20.
+  // Of workers that contributed and then failed, died or were late as the
+  // weights came.
+  int64_t pushes_lost = 0;
+  // Who was left out or did not take weights, and why; the last 20.
+  std::vector<std::string> warnings;
   int64_t num_saves = 0;     // Of the state, by this process of the server.
   int64_t num_restarts = 0;  // Of the server.
   int64_t bytes_pulled = 0;  // As they travelled.
@@ -59,9 +69,10 @@ struct SyncStats {
 };
 MINIRAY_STRUCT(SyncStats, strategy, version, num_syncs, initialized,
                num_tensors, contributions_accepted, contributions_refused,
-               contributions_lost, warnings, num_saves, num_restarts,
-               bytes_pulled, bytes_pushed, bytes_saved_pull, bytes_saved_push,
-               seconds_pull, seconds_aggregate, seconds_push, gradients);
+               contributions_lost, pushes_lost, warnings, num_saves,
+               num_restarts, bytes_pulled, bytes_pushed, bytes_saved_pull,
+               bytes_saved_push, seconds_pull, seconds_aggregate, seconds_push,
+               gradients);
 
 }  // namespace miniray::ps
 

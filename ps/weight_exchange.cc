@@ -172,16 +172,20 @@ absl::Status WeightExchange::Receive(
   std::map<int64_t, WeightMessage> all = std::move(next->parts);
   // Each shard sends in order: what began before these is given up.
   incomplete_.erase(incomplete_.begin(), next + 1);
+  NamedTensors weights;
   if (message.num_parts == 1) {
-    SetBase(std::move(all.begin()->second.tensors), message.id);
+    weights = std::move(all.begin()->second.tensors);
   } else {
     std::vector<const WeightMessage*> parts;
     for (const auto& [index, one] : all) parts.push_back(&one);
-    MR_ASSIGN_OR_RETURN(NamedTensors base, JoinParts(parts));
-    SetBase(std::move(base), message.id);
+    MR_ASSIGN_OR_RETURN(weights, JoinParts(parts));
   }
   SettleLosses(message.contributors);
-  return set(base_);
+  MR_RETURN_IF_ERROR(set(weights));
+  // Not before: a worker that could not take them goes on from the old ones,
+  // and the server is to see that.
+  SetBase(std::move(weights), message.id);
+  return absl::OkStatus();
 }
 
 void WeightExchange::SettleLosses(const std::vector<int64_t>& contributors) {

@@ -10,4 +10,10 @@ bool HasMethod(const AnyActorHandle& worker, absl::string_view method) {
   return found.ok() && (*found)->methods.contains(method);
 }
 
+bool BeginsAnew(const AnyActorHandle& worker) {
+  const auto found =
+      miniray::internal::ActorRegistry::Get().Find(worker.class_name());
+  return found.ok() && (*found)->restore == nullptr;
+}
+
 }  // namespace miniray::ps

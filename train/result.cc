@@ -40,6 +40,7 @@ Json JsonOf(const ps::SyncResult& sync) {
           {"num_workers", sync.num_workers},
           {"num_refused", sync.num_refused},
           {"num_lost", sync.num_lost},
+          {"num_behind", sync.num_behind},
           {"repeated", sync.repeated},
           {"num_pieces", sync.num_pieces},
           {"bytes", sync.bytes},
@@ -104,6 +105,8 @@ ps::SyncResult SyncOf(const Json& json) {
   json.at("num_workers").get_to(sync.num_workers);
   json.at("num_refused").get_to(sync.num_refused);
   json.at("num_lost").get_to(sync.num_lost);
+  // Checkpoints of earlier versions do not have it.
+  sync.num_behind = json.value("num_behind", int64_t{0});
   json.at("repeated").get_to(sync.repeated);
   json.at("num_pieces").get_to(sync.num_pieces);
   json.at("bytes").get_to(sync.bytes);

@@ -377,8 +377,13 @@ TEST_F(ParameterServerTest, AFailedPushNamesTheWorkerAndCanBeRepeated) {
   StartWorkers({{{"w", Floats({1})}}, {{"w", Floats({3})}}});
   ASSERT_TRUE(
       workers_[0].Call<&Worker::Fail>(std::string("SetWeights")).Get().ok());
+  // Who has which weights, and how to go on.
   EXPECT_THAT(SyncError(),
-              AllOf(HasSubstr("worker 0 ("), HasSubstr("cannot set")));
+              AllOf(HasSubstr("worker 0 ("), HasSubstr("cannot set"),
+                    HasSubstr("1 of 2 workers have the server's weights, "
+                              "version 1, and what they had before is still "
+                              "with worker 0 (Worker"),
+                    HasSubstr("PushToWorkers")));
   EXPECT_THAT(Values(WeightsOf(1)[0].second), ElementsAre(2));
   EXPECT_EQ(Stats().version, 1);
   EXPECT_EQ(Stats().num_syncs, 0);

@@ -70,6 +70,7 @@ class PieceWorker {
     if (IsTime("refuse", message.value.part)) {
       return absl::InternalError("no room");
     }
+    if (IsTime("die taking", message.value.part)) kill(getpid(), SIGKILL);
     return exchange_.Receive(message.value, [this](const NamedTensors& w) {
       SetWeights(w);
       return absl::OkStatus();
@@ -79,7 +80,8 @@ class PieceWorker {
   int64_t NumSamples() { return 2 * Values(weights_[3].second)[0] + 1; }
   std::vector<std::string> BufferNames() { return {"bias", "count"}; }
 
-  // Once, at that piece: "die", "fail", "forget", "refuse".
+  // Once, at that piece: "die", "fail", "forget" as it is asked for it,
+  // "refuse", "die taking" as it is given it.
   void MakeTrouble(std::string trouble, int64_t piece) {
     trouble_ = std::move(trouble);
     bad_piece_ = piece;
@@ -135,9 +137,10 @@ class PiecewiseSyncTest : public ExchangeTest<PieceWorker> {
     return *result;
   }
 
-  void MakeTrouble(size_t worker, const std::string& trouble) {
+  void MakeTrouble(size_t worker, const std::string& trouble,
+                   int64_t piece = kMiddlePiece) {
     ASSERT_TRUE(workers_[worker]
-                    .Call<&PieceWorker::MakeTrouble>(trouble, kMiddlePiece)
+                    .Call<&PieceWorker::MakeTrouble>(trouble, piece)
                     .Get()
                     .ok());
   }
@@ -321,6 +324,59 @@ TEST_F(PiecewiseSyncTest, AWorkerThatDiesLeavesTheOthersOnTheOldWeights) {
   handles_.erase(handles_.begin() + 1);
   SyncIn(kPieces, server);
   ExpectAllTheSame();
+}
+
+TEST_F(PiecewiseSyncTest, AWorkerThatDiesInTheLastPushGetsTheWeightsAtOnce) {
+  StartWorkers(3, /*max_restarts=*/1);
+  const auto server =
+      StartServer({.min_workers = 2, .piece_bytes = kPieceBytes});
+  SyncIn(0, server);
+  Train(1);
+  MakeTrouble(2, "die taking", kPieces - 1);
+  const SyncResult result = SyncIn(kPieces, server);
+  EXPECT_EQ(result.version, 2);
+  EXPECT_EQ(result.num_lost, 0);  // Its contribution had come.
+  EXPECT_EQ(result.num_behind, 1);
+  const NamedTensors weights = WeightsOf(0);
+  ExpectSame(WeightsOf(1), weights);
+  // Nobody asks for it: the weights come by themselves.
+  ASSERT_TRUE(Eventually([&] {
+    const auto got = workers_[2]
+                         .With({.max_retries = -1})
+                         .Call<&PieceWorker::GetWeights>()
+                         .Get();
+    return got.ok() && SameBits((*got)[0].second, weights[0].second);
+  }));
+  // It has them, so it counts again.
+  Train(2);
+  const auto next = Sync(server);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->num_lost, 0);
+  EXPECT_EQ(next->num_behind, 0);
+  ExpectAllTheSame();
+}
+
+// Its calls wait for its next process, which answers the last ones with what it
+// began with.
+TEST_F(PiecewiseSyncTest, AWorkerThatRestartsBetweenTwoPiecesIsAnError) {
+  StartWorkers(2);
+  const auto worker = cluster_.CreateActor<PieceWorker>(
+      {.resources = {.cpu = 0}, .max_restarts = 1, .max_retries = -1},
+      Model(2));
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  workers_.push_back(*worker);
+  handles_.push_back(*worker);
+  const auto server = StartServer({.piece_bytes = kPieceBytes});
+  SyncIn(0, server);
+  Train(1);
+  const std::vector<NamedTensors> before = WeightsOfAll();
+  MakeTrouble(2, "die taking");
+  EXPECT_THAT(
+      Sync(server).status().ToString(),
+      AllOf(HasSubstr("worker 2 (PieceWorker"), HasSubstr("has restarted")));
+  EXPECT_EQ(VersionOf(server), 1);
+  ExpectSame(WeightsOf(0), before[0]);
+  ExpectSame(WeightsOf(1), before[1]);
 }
 
 TEST_F(PiecewiseSyncTest, WhoIsLeftOutIsLeftOutOfTheWholeModel) {

@@ -38,10 +38,15 @@ class Worker {
     weights_ = {{"w", at::full({kElements}, static_cast<double>(id))}};
   }
   NamedTensors GetWeights() { return weights_; }
-  void SetWeights(NamedTensors weights) {
+  absl::Status SetWeights(NamedTensors weights) {
     if (!pipe_of_set_.empty()) BlockOn(std::exchange(pipe_of_set_, ""));
+    if (sets_to_fail_ > 0) {
+      --sets_to_fail_;
+      return absl::InternalError("cannot set");
+    }
     weights_ = std::move(weights);
     ++num_sets_;
+    return absl::OkStatus();
   }
   // What training does: it depends on the weights, the worker and the step.
   void Train(int64_t step) {
@@ -58,19 +63,39 @@ class Worker {
     close(fd);
   }
   void BlockNextSetOn(std::string pipe) { pipe_of_set_ = std::move(pipe); }
+  void FailNextSets(int64_t count) { sets_to_fail_ = count; }
   int64_t Pid() { return getpid(); }
-  int NumRestarts() { return ActorContext::Current()->num_restarts(); }
 
  private:
   const int64_t id_;
   std::string pipe_of_set_;
+  int64_t sets_to_fail_ = 0;
   NamedTensors weights_;
   int64_t num_sets_ = 0;
 };
 MINIRAY_ACTOR(Worker, Constructor<int64_t>, &Worker::GetWeights,
               &Worker::SetWeights, &Worker::Train, &Worker::NumSets,
-              &Worker::BlockOn, &Worker::BlockNextSetOn, &Worker::Pid,
-              &Worker::NumRestarts);
+              &Worker::BlockOn, &Worker::BlockNextSetOn, &Worker::FailNextSets,
+              &Worker::Pid);
+
+// One that comes back with what it had.
+class KeepingWorker {
+ public:
+  explicit KeepingWorker(double value) : value_(value) {}
+  NamedTensors GetWeights() { return {{"w", at::full({4}, value_)}}; }
+  void SetWeights(const NamedTensors& weights) {
+    value_ = weights[0].second[0].item<double>();
+  }
+  int64_t Pid() const { return getpid(); }
+
+  double SaveState() const { return value_; }
+  void RestoreState(double value) { value_ = value; }
+
+ private:
+  double value_;
+};
+MINIRAY_ACTOR(KeepingWorker, Constructor<double>, &KeepingWorker::GetWeights,
+              &KeepingWorker::SetWeights, &KeepingWorker::Pid);
 
 class ServerFailuresTest : public testing::Test {
  protected:
@@ -173,7 +198,7 @@ class SurvivalTest : public ServerFailuresTest,
                           handles_, absl::StrCat("sync-", sync));
       if (killer.IsTime()) {
         // Before, while or after it pulls, saves, pushes.
-        killer.Kill(server, absl::Milliseconds(8));
+        killer.Kill(server, absl::Milliseconds(20));
       }
       const auto result = call.Get();
       EXPECT_TRUE(result.ok()) << result.status();
@@ -514,11 +539,71 @@ TEST_F(ServerFailuresTest, AWorkerThatDiesInThePushGetsTheWeightsAtOnce) {
   const auto result = sync.Get();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->num_lost, 0);  // Its contribution had come.
+  EXPECT_EQ(result->num_behind, 1);
   ExpectBroughtUp(1);
   EXPECT_EQ(WeightsOf(1)[0].second[0].item<double>(), 0.5);
   EXPECT_THAT(
       server.Call<&ParameterServer::GetStats>().Get()->warnings,
       ElementsAre(AllOf(HasSubstr("worker 1 (Worker"), HasSubstr("signal 9"))));
+}
+
+// It lives and answers, and has the weights from before: what it trains on from
+// there is no contribution.
+TEST_F(ServerFailuresTest,
+       WhoFailsToTakeTheWeightsDoesNotCountBeforeItHasThem) {
+  StartWorkers(3);
+  const auto server = StartServer({.min_workers = 2});
+  const auto sync = [&] {
+    auto result =
+        server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+    EXPECT_TRUE(result.ok()) << result.status();
+    return *result;
+  };
+  // In the push, and as it is sent them again.
+  ASSERT_TRUE(workers_[1].Call<&Worker::FailNextSets>(2).Get().ok());
+  SyncResult result = sync();
+  EXPECT_EQ(result.version, 1);
+  EXPECT_EQ(result.num_lost, 0);  // Its contribution had come.
+  EXPECT_EQ(result.num_behind, 1);
+  EXPECT_EQ(WeightsOf(2)[0].second[0].item<double>(), 1);
+  SyncStats stats = *server.Call<&ParameterServer::GetStats>().Get();
+  EXPECT_EQ(stats.pushes_lost, 1);
+  EXPECT_THAT(stats.warnings, ElementsAre(AllOf(HasSubstr("worker 1 (Worker"),
+                                                HasSubstr("cannot set"))));
+  Train(1);
+  const at::Tensor expected =
+      WeightsOf(0)[0].second.add(WeightsOf(2)[0].second).div(2);
+  result = sync();
+  EXPECT_EQ(result.num_lost, 1);
+  EXPECT_EQ(result.num_behind, 1);
+  EXPECT_TRUE(SameBits(WeightsOf(0)[0].second, expected));
+  stats = *server.Call<&ParameterServer::GetStats>().Get();
+  ASSERT_THAT(stats.warnings, SizeIs(2));
+  EXPECT_THAT(stats.warnings[1], AllOf(HasSubstr("worker 1 (Worker"),
+                                       HasSubstr("has not taken the weights"),
+                                       HasSubstr("cannot set")));
+  // This time it takes them.
+  ExpectBroughtUp(1);
+  Train(2);
+  result = sync();
+  EXPECT_EQ(result.num_lost, 0);
+  EXPECT_EQ(result.num_behind, 0);
+  EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, WeightsOf(0)[0].second));
+}
+
+TEST_F(ServerFailuresTest, WhoFailsToTakeTheWeightsOnceGetsThemAtOnce) {
+  StartWorkers(2);
+  const auto server = StartServer({.min_workers = 1});
+  ASSERT_TRUE(workers_[1].Call<&Worker::FailNextSets>(1).Get().ok());
+  auto result = server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_behind, 1);
+  ExpectBroughtUp(1);
+  Train(1);
+  result = server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_lost, 0);
+  EXPECT_EQ(result->num_behind, 0);
 }
 
 TEST_F(ServerFailuresTest, ARestartBetweenTwoSynchronisationsIsNoticed) {
@@ -568,6 +653,32 @@ TEST_F(ServerFailuresTest, ARestartedWorkerIsAnErrorWhereAllAreNeeded) {
       server.Call<&ParameterServer::PushToWorkers>(restarted).Get().ok());
   EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, before[0].second));
   EXPECT_TRUE(sync().ok());
+}
+
+TEST_F(ServerFailuresTest, AWorkerThatComesBackWithItsStateGoesOn) {
+  std::vector<ActorHandle<KeepingWorker>> workers;
+  for (const double value : {1, 3}) {
+    const auto worker = cluster_.CreateActor<KeepingWorker>(
+        {.resources = {.cpu = 0}, .max_restarts = 1}, value);
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    workers.push_back(*worker);
+    handles_.push_back(*worker);
+  }
+  const auto server = StartServer({});
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get().ok());
+  const auto patient = workers[1].With({.max_retries = -1});
+  const auto pid = patient.Call<&KeepingWorker::Pid>().Get();
+  ASSERT_TRUE(pid.ok()) << pid.status();
+  ASSERT_EQ(kill(static_cast<pid_t>(*pid), SIGKILL), 0);
+  ASSERT_TRUE(Eventually([&] {
+    const auto next = patient.Call<&KeepingWorker::Pid>().Get();
+    return next.ok() && *next != *pid;
+  }));
+  const auto result =
+      server.Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->version, 2);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "ps/parameter_server.h"
 #include "ps/shard_states.h"
 #include "ps/strategy_registry.h"
+#include "ps/weight_exchange.h"
 #include "tests/ps/exchange_test.h"
 #include "tests/ps/exchange_worker.h"
 #include "tests/ps/survival.h"
@@ -212,6 +213,115 @@ TEST_F(ShardedServerTest, WhoIsLeftOutByOneShardIsLeftOutByAll) {
 
 // Optimizers of the server remember more than weights. The second one goes back
 // to it from a later version.
+// One that may fail to take weights.
+class MoodyWorker {
+ public:
+  explicit MoodyWorker(NamedTensors weights) : weights_(std::move(weights)) {}
+
+  NamedTensors GetWeights() { return weights_; }
+  absl::Status SetWeights(const NamedTensors& weights) {
+    if (sets_to_fail_ > 0) {
+      --sets_to_fail_;
+      return absl::InternalError("cannot set");
+    }
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights_[i].second.copy_(weights[i].second);
+    }
+    ++num_sets_;
+    return absl::OkStatus();
+  }
+  void Add(const NamedTensors& update) {
+    for (size_t i = 0; i < update.size(); ++i) {
+      weights_[i].second.add_(update[i].second);
+    }
+  }
+  absl::StatusOr<ReadOnly<WeightMessage>> SendWeights(
+      const WeightRequest& request) {
+    return exchange_.Send(request, weights_);
+  }
+  absl::Status ReceiveWeights(const ReadOnly<WeightMessage>& message) {
+    return exchange_.Receive(
+        message.value,
+        [this](const NamedTensors& weights) { return SetWeights(weights); });
+  }
+  void FailNextSets(int64_t count) { sets_to_fail_ = count; }
+  int64_t NumSets() const { return num_sets_; }
+
+ private:
+  NamedTensors weights_;
+  WeightExchange exchange_;
+  int64_t sets_to_fail_ = 0;
+  int64_t num_sets_ = 0;
+};
+MINIRAY_ACTOR(MoodyWorker, Constructor<NamedTensors>, &MoodyWorker::GetWeights,
+              &MoodyWorker::SetWeights, &MoodyWorker::Add,
+              &MoodyWorker::SendWeights, &MoodyWorker::ReceiveWeights,
+              &MoodyWorker::FailNextSets, &MoodyWorker::NumSets);
+
+// Which of the shards hears of it is chance: the one whose part is the last.
+using MoodyWorkersTest = ExchangeTest<MoodyWorker>;
+
+TEST_F(MoodyWorkersTest, WhoFailsToTakeAllPartsDoesNotCountInAnyShard) {
+  StartWorkers(3);
+  const auto server = StartServer({.min_workers = 2, .num_shards = kShards});
+  const auto sync = [&] {
+    const auto result = Sync(server);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.value_or(SyncResult());
+  };
+  // In the push, and as it is sent them again.
+  ASSERT_TRUE(workers_[1].Call<&MoodyWorker::FailNextSets>(2).Get().ok());
+  SyncResult result = sync();
+  EXPECT_EQ(result.version, 1);
+  EXPECT_EQ(result.num_lost, 0);  // Its contribution had come.
+  EXPECT_EQ(result.num_behind, 1);
+  ExpectSame(WeightsOf(0), WeightsOf(2));
+  Train(1);
+  const at::Tensor expected =
+      WeightsOf(0)[0].second.add(WeightsOf(2)[0].second).div(2);
+  result = sync();
+  EXPECT_EQ(result.num_lost, 1);
+  EXPECT_EQ(result.num_behind, 1);
+  EXPECT_LE(WeightsOf(0)[0].second.sub(expected).abs().max().item<float>(),
+            1e-6);
+  // This time it takes them.
+  ASSERT_TRUE(Eventually(
+      [&] { return *workers_[1].Call<&MoodyWorker::NumSets>().Get() == 1; }));
+  ExpectAllTheSame();
+  Train(2);
+  result = sync();
+  EXPECT_EQ(result.num_lost, 0);
+  EXPECT_EQ(result.num_behind, 0);
+  ExpectAllTheSame();
+}
+
+TEST_F(MoodyWorkersTest, WhoFailsToTakeAllPartsOnceGetsAllOfThemAtOnce) {
+  StartWorkers(2);
+  const auto server = StartServer({.min_workers = 1, .num_shards = kShards});
+  ASSERT_TRUE(workers_[1].Call<&MoodyWorker::FailNextSets>(1).Get().ok());
+  const auto result = Sync(server);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_behind, 1);
+  ASSERT_TRUE(Eventually(
+      [&] { return *workers_[1].Call<&MoodyWorker::NumSets>().Get() == 1; }));
+  ExpectAllTheSame();
+}
+
+TEST_F(MoodyWorkersTest, AFailedPushTellsWhoHasWhichVersion) {
+  StartWorkers(3);
+  const auto server = StartServer({.num_shards = kShards});
+  ASSERT_TRUE(workers_[1].Call<&MoodyWorker::FailNextSets>(1).Get().ok());
+  EXPECT_THAT(Sync(server).status().ToString(),
+              AllOf(HasSubstr("worker 1 (MoodyWorker"), HasSubstr("cannot set"),
+                    HasSubstr("2 of 3 workers have the server's weights, "
+                              "version 1"),
+                    HasSubstr("still with worker 1 (MoodyWorker")));
+  // What the error says to do.
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::PushToWorkers>(handles_).Get().ok());
+  ExpectAllTheSame();
+}
+
 TEST_F(ShardedServerTest, AServerGoesOnFromTheStateOfAnother) {
   StartWorkers(3);
   for (const Compression method : {Compression::kNone, Compression::kFp16}) {

@@ -233,6 +233,28 @@ TEST(WeightExchangeTest, WhatBeganInPartsMayComeAsAWhole) {
   EXPECT_EQ(sets, 1);
 }
 
+// The server has to see that, and a difference to the new ones would be wrong.
+TEST(WeightExchangeTest, WhoCouldNotTakeThemGoesOnFromTheOldOnes) {
+  WeightExchange worker;
+  const NamedTensors w = {{"w", Floats({1, 2})}};
+  const auto receive = [&](const std::string& id, const absl::Status& set) {
+    return worker.Receive({.id = id, .tensors = w},
+                          [&](const NamedTensors&) { return set; });
+  };
+  const auto base = [&] {
+    const auto sent = worker.Send({}, w);
+    EXPECT_TRUE(sent.ok()) << sent.status();
+    return sent->value.base;
+  };
+  ASSERT_TRUE(receive("first", absl::OkStatus()).ok());
+  EXPECT_EQ(base(), "first");
+  EXPECT_THAT(receive("second", absl::InternalError("no room")).ToString(),
+              HasSubstr("no room"));
+  EXPECT_EQ(base(), "first");
+  ASSERT_TRUE(receive("second", absl::OkStatus()).ok());
+  EXPECT_EQ(base(), "second");
+}
+
 // The cut is found once for models like the base; it is that of the model and
 // the number of parts at hand all the same.
 TEST(WeightExchangeTest, EachRequestGetsItsPartOfItsCut) {

@@ -86,8 +86,8 @@ TEST(RunFolderTest, HasALineAnEpoch) {
                            "checkpoint": 0.25},
                 "synced": true,
                 "sync": {"version": 7, "num_workers": 2, "num_refused": 0,
-                         "num_lost": 0, "repeated": false, "num_pieces": 0,
-                         "bytes": 1000000000000, "bytes_saved": 0,
+                         "num_lost": 0, "num_behind": 0, "repeated": false,
+                         "num_pieces": 0, "bytes": 1000000000000, "bytes_saved": 0,
                          "seconds_pull": 0.0, "seconds_aggregate": 0.0,
                          "seconds_push": 0.0}})")));
   folder->OnEpochEnd(context, Epoch(1));
@@ -98,14 +98,21 @@ TEST(RunFolderTest, HasALineAnEpoch) {
   EXPECT_THAT(context.warnings(), IsEmpty());
 }
 
-// Before checkpoints had a time.
+// Before checkpoints had a time, and synchronisations workers that are behind.
 TEST(RunFolderTest, LinesOfEarlierVersionsAreRead) {
-  Json line = Json::parse(Epoch(0).ToJson());
+  EpochResult synced = Epoch(0);
+  synced.synced = true;
+  synced.sync = {.version = 7, .num_behind = 2};
+  EXPECT_EQ(EpochResult::FromJson(synced.ToJson())->sync.num_behind, 2);
+  Json line = Json::parse(synced.ToJson());
   line["timing"].erase("checkpoint");
+  line["sync"].erase("num_behind");
   const auto epoch = EpochResult::FromJson(line.dump());
   ASSERT_THAT(epoch, IsOk());
   EXPECT_EQ(epoch->timing.sync, 1);
   EXPECT_EQ(epoch->timing.checkpoint, 0);
+  EXPECT_EQ(epoch->sync.version, 7);
+  EXPECT_EQ(epoch->sync.num_behind, 0);
 }
 
 TEST(RunFolderTest, IsReadByTensorBoard) {
