@@ -155,7 +155,8 @@ class ParameterServer {
   // Errors: as of SyncFromWorkers. FAILED_PRECONDITION, there are none yet.
   absl::Status PushToWorkers(const std::vector<AnyActorHandle>& workers);
 
-  // Sets the weight of a worker in the mean of strategies like "weighted".
+  // Sets the weight of a worker in the mean of strategies like "weighted", in
+  // place of NumSamples for all of them: those that are not set have 1.
   //
   // worker_id: index among the workers, from 0.  weight: finite, >= 0.
   // Errors: INVALID_ARGUMENT. FAILED_PRECONDITION, the strategy has no use for
@@ -267,6 +268,10 @@ class ParameterServer {
                                      Pulled what);
   PullRequest RequestOf(const std::vector<AnyActorHandle>& workers,
                         Pulled what) const;
+  // FAILED_PRECONDITION if the strategy weighs workers, and neither they nor
+  // SetWorkerWeight say how much.
+  absl::Status CheckWeightsInMean(
+      const std::vector<AnyActorHandle>& workers) const;
   void SetWeightsInMean(std::vector<Contribution>* contributions) const;
   // What is known of each tensor: what a worker told, or what the names tell.
   std::vector<TensorInfo> InfoOfModel(const NamedTensors& weights) const;

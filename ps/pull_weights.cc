@@ -276,6 +276,20 @@ absl::Status CheckExchange(const std::vector<AnyActorHandle>& workers,
   return absl::OkStatus();
 }
 
+absl::Status CheckSamples(const std::vector<AnyActorHandle>& workers,
+                          absl::string_view strategy) {
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (HasMethod(workers[i], kNumSamples)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "strategy ", strategy, " counts each worker by its samples, and ",
+        WorkerName(i, workers[i]),
+        " tells none: give its class `int64_t NumSamples()` and list it in its "
+        "MINIRAY_ACTOR, or set weights with SetWorkerWeight; strategy average "
+        "counts all alike"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PulledWeights> PullWeightsOf(const PullRequest& request) {
   return Pull(request).Run();
 }

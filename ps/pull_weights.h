@@ -73,6 +73,11 @@ struct PulledWeights {
 absl::Status CheckExchange(const std::vector<AnyActorHandle>& workers,
                            absl::string_view why);
 
+// FAILED_PRECONDITION unless all workers have the method NumSamples, by which
+// this strategy weighs them where nobody has set their weights.
+absl::Status CheckSamples(const std::vector<AnyActorHandle>& workers,
+                          absl::string_view strategy);
+
 // Asks all workers at once and checks each answer as it comes. Logs every 30 s
 // for whom it waits.
 //

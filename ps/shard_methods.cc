@@ -129,6 +129,8 @@ PulledPart ParameterServer::PullPart(const std::vector<AnyActorHandle>& workers,
                                      const std::string& id) {
   const absl::Time start = absl::Now();
   attempt_.reset();
+  const absl::Status weighs = CheckWeightsInMean(workers);
+  if (!weighs.ok()) return {.outcome = Outcome::Of(weighs)};
   absl::StatusOr<PulledWeights> pulled = Pull(workers, Pulled::kWeights);
   if (!pulled.ok()) return {.outcome = Outcome::Of(pulled.status())};
   PulledPart part = {.bytes = pulled->bytes,

@@ -98,6 +98,7 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   }
   MR_RETURN_IF_ERROR(strategy_->CheckWorkers(result.num_workers));
   if (sharded_ != nullptr) return sharded_->Sync(workers, sync_id);
+  MR_RETURN_IF_ERROR(CheckWeightsInMean(workers));
   if (strategy_->TakesGradients()) {
     MR_RETURN_IF_ERROR(CheckPullsGradients(options_));
   }
@@ -224,10 +225,14 @@ absl::Status ParameterServer::SetBufferNames(const NamedTensors& model,
     MR_ASSIGN_OR_RETURN(info_, MakeInfo(model, names));
   }
   buffer_names_ = std::move(names);
-  const bool all_tell = std::all_of(
-      contributions->begin(), contributions->end(),
-      [](const Contribution& c) { return c.num_samples.has_value(); });
   return absl::OkStatus();
+}
+
+absl::Status ParameterServer::CheckWeightsInMean(
+    const std::vector<AnyActorHandle>& workers) const {
+  return strategy_->UsesWorkerWeights() && worker_weights_.empty()
+             ? CheckSamples(workers, stats_.strategy)
+             : absl::OkStatus();
 }
 
 void ParameterServer::SetWeightsInMean(
@@ -236,8 +241,8 @@ void ParameterServer::SetWeightsInMean(
     auto weight = worker_weights_.find(contribution.worker_id);
     if (weight != worker_weights_.end()) {
       contribution.weight = weight->second;
-    } else if (worker_weights_.empty() && all_tell) {
-      contribution.weight = *contribution.num_samples;
+    } else if (worker_weights_.empty()) {
+      contribution.weight = contribution.num_samples.value_or(1);
     }
   }
 }

@@ -83,7 +83,9 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
   // Sets how much a worker counts in strategies like "weighted": its number of
-  // samples, say; 1 if not set. Before Train or during it.
+  // samples, say. Before Train or during it. Once it is set for one, it is 1
+  // for those for which it is not, and NumSamples does not count; workers
+  // without NumSamples need it.
   //
   // weight: finite, >= 0. Errors: INVALID_ARGUMENT. FAILED_PRECONDITION, the
   // strategy has no use for weights, or the number of workers may change and
@@ -178,6 +180,8 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
 
   // See BaseTrainer; with sync_every in pieces.
   absl::StatusOr<EpochResult> TrainEpoch(int epoch) override {
+    // Before anything is trained for a synchronisation that would fail.
+    MR_RETURN_IF_ERROR(sync_.CheckWeights(this->worker_handles()));
     if constexpr (internal::HasTrainSteps<Worker>) {
       if (this->options().sync_every > 0) return TrainInPieces(epoch);
     }

@@ -120,6 +120,15 @@ absl::Status WeightSync::SendStart(
       "start of the synchronisation");
 }
 
+absl::Status WeightSync::CheckWeights(
+    const std::vector<AnyActorHandle>& workers) const {
+  if (!weights_.empty()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
+                      ps::StrategyRegistry::Get().Create(strategy_, options_));
+  return strategy->UsesWorkerWeights() ? ps::CheckSamples(workers, strategy_)
+                                       : absl::OkStatus();
+}
+
 absl::Status WeightSync::SendTo(absl::string_view name,
                                 const AnyActorHandle& actor) const {
   MR_ASSIGN_OR_RETURN(

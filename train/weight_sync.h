@@ -59,6 +59,10 @@ class WeightSync {
   // Errors also where workers lack what the server will ask of them.
   absl::Status SendStart(const std::vector<AnyActorHandle>& workers) const;
 
+  // FAILED_PRECONDITION if the strategy weighs workers, and neither they nor
+  // SetWorkerWeight say how much: the next synchronisation would fail.
+  absl::Status CheckWeights(const std::vector<AnyActorHandle>& workers) const;
+
   // Gives a worker that has been made anew, or an evaluator, what all had after
   // the last synchronisation; nothing, if there was none and no common start.
   // name: "worker 2", for errors.

@@ -5,11 +5,12 @@
 // for floating-point tensors, parameters and buffers alike. All others: the
 // maximum, over workers of weight 0 too.
 //
-// weight_k is the number of samples that the worker tells, if its class has
-// NumSamples, so that this is federated averaging (McMahan et al. 2017,
-// Communication-Efficient Learning of Deep Networks from Decentralized Data).
-// Once SetWorkerWeight was called for any worker, it is what was set there, and
-// 1 for the others.
+// weight_k is the number of samples that the worker tells (NumSamples), so that
+// this is federated averaging (McMahan et al. 2017, Communication-Efficient
+// Learning of Deep Networks from Decentralized Data). Once SetWorkerWeight was
+// called for any worker, it is what was set there, and 1 for the others. Where
+// it was not, and a worker's class has no NumSamples, a synchronisation is an
+// error: a plain mean is "average".
 
 #ifndef MINIRAY_PS_STRATEGIES_WEIGHTED_H_
 #define MINIRAY_PS_STRATEGIES_WEIGHTED_H_

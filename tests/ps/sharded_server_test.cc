@@ -105,6 +105,9 @@ TEST_F(ShardedServerTest, ItIsOneServerToItsUser) {
   const auto server = StartServer({.num_shards = kShards}, "weighted");
   EXPECT_EQ(server.Call<&ParameterServer::PullWeights>().Get().status().code(),
             absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Sync(server).status().ToString(),
+              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("worker 0 ("),
+                    HasSubstr("NumSamples")));
   ASSERT_TRUE(
       server.Call<&ParameterServer::SetWorkerWeight>(0, 3.0).Get().ok());
   ASSERT_TRUE(

@@ -157,12 +157,23 @@ TEST_F(WorkerMethodsTest, SamplesAreTheWeightsInTheMean) {
   EXPECT_EQ(WeightOf(0), 4);
 }
 
-TEST_F(WorkerMethodsTest, SamplesThatNotAllTellDoNotCount) {
+// Nobody gets a plain mean who asked for a weighted one.
+TEST_F(WorkerMethodsTest, SamplesThatNotAllTellAreAnErrorThatSaysWhatToDo) {
   StartServer("weighted");
   AddTelling(1, 3000);
   AddPlain(5);
+  const auto result = Sync();
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(HasSubstr("worker 1 (PlainWorker"), HasSubstr("NumSamples"),
+                    HasSubstr("SetWorkerWeight"),
+                    HasSubstr("average counts all alike")));
+  EXPECT_EQ(WeightOf(0), 1);
+  EXPECT_EQ(WeightOf(1), 5);
+  ASSERT_TRUE(
+      server_.Call<&ParameterServer::SetWorkerWeight>(1, 3.0).Get().ok());
   ASSERT_TRUE(Sync().ok());
-  EXPECT_EQ(WeightOf(0), 3);
+  EXPECT_EQ(WeightOf(0), 4);
 }
 
 TEST_F(WorkerMethodsTest, NoSamplesAtAllAreAnErrorAndNeverNaN) {

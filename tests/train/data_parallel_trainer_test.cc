@@ -275,6 +275,19 @@ TEST_F(DataParallelTrainerTest, WorkerWeightsHoldFromBeforeTrain) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// Neither a plain mean nor an epoch that is trained for nothing.
+TEST_F(DataParallelTrainerTest, WorkersWithoutAWeightAreAnErrorAtTheStart) {
+  TrainerOptions options = TwoWorkers();
+  options.sync_strategy = "weighted";
+  QuadraticTrainer trainer(options, {});
+  const absl::Status status = trainer.Train({.epochs = 2}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("epoch 1/2: strategy weighted"), HasSubstr("worker 0 ("),
+            HasSubstr("NumSamples"), HasSubstr("SetWorkerWeight")));
+}
+
 TEST_F(DataParallelTrainerTest, WorkerWeightsWithoutEffectAreAnError) {
   QuadraticTrainer trainer(TwoWorkers(), {});
   const absl::Status status = trainer.SetWorkerWeight(0, 2);
