@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -40,8 +41,8 @@ using Json = nlohmann::json;
 
 namespace fs = std::filesystem;
 
-// With this in its environment, "ADDRESS FOLDER EPOCHS SECONDS", the test's
-// executable is a driver that trains there.
+// With this in its environment, "ADDRESS FOLDER EPOCHS SECONDS BYTES", the
+// test's executable is a driver that trains there.
 constexpr char kDriverVariable[] = "CHECKPOINT_TEST_DRIVER";
 
 // Momentum on the server has a state of its own, too; workers are apart for
@@ -106,6 +107,14 @@ std::vector<std::string> CheckpointsIn(const std::string& folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// Whether a checkpoint is half written.
+bool HasPart(const std::string& folder) {
+  const fs::directory_iterator entries(folder);
+  return std::any_of(begin(entries), end(entries), [](const auto& entry) {
+    return entry.path().extension() == ".part";
+  });
 }
 
 class TrainerCheckpointTest : public ::testing::Test {
@@ -480,15 +489,17 @@ TEST_F(TrainerCheckpointTest,
   EXPECT_THAT(trainer.checkpoints, SizeIs(1));
 }
 
-// The driver is killed again and again, at whatever moment; each time the last
-// checkpoint is whole, and the end is what it would have been.
+// The driver is killed again and again, at whatever moment, and each second
+// time in the middle of a write; each time the last checkpoint is whole, and
+// the end is what it would have been.
 TEST_F(TrainerCheckpointTest, AKilledDriverGoesOnToTheSameEnd) {
   constexpr int kKills = 12;
   std::mt19937 random(20'261);
   const std::string folder = temp_ / "run";
   const std::string value =
-      absl::StrCat(nodes_->address(), " ", temp_.path(), " 1000000 0");
+      absl::StrCat(nodes_->address(), " ", temp_.path(), " 1000000 0 8000000");
   int epochs = 0;  // In the last checkpoint.
+  int in_a_write = 0;
   for (int i = 0; i < kKills; ++i) {
     SCOPED_TRACE(i);
     DriverProcess driver(kDriverVariable, value);
@@ -496,9 +507,15 @@ TEST_F(TrainerCheckpointTest, AKilledDriverGoesOnToTheSameEnd) {
         absl::StrCat(folder, "/", CheckpointName(epochs + 2));
     ASSERT_TRUE(
         Eventually([&] { return fs::exists(next); }, absl::Seconds(60)));
-    absl::SleepFor(absl::Microseconds(random() % 60'000));
+    if (i % 2 == 0) {
+      absl::SleepFor(absl::Microseconds(random() % 60'000));
+    } else {
+      ASSERT_TRUE(
+          Eventually([&] { return HasPart(folder); }, absl::Seconds(60)));
+    }
     driver.Signal(SIGKILL);
     ASSERT_TRUE(WIFSIGNALED(driver.Wait())) << "it ended by itself";
+    in_a_write += HasPart(folder);
 
     for (const std::string& name : CheckpointsIn(folder)) {
       EXPECT_THAT(ReadCheckpoint(folder + "/" + name), IsOk());
@@ -507,6 +524,7 @@ TEST_F(TrainerCheckpointTest, AKilledDriverGoesOnToTheSameEnd) {
     EXPECT_GE(last, epochs + 2);
     epochs = last;
   }
+  EXPECT_GT(in_a_write, 0) << "no kill came in the middle of a write";
   const auto [losses, weights] = Undisturbed(epochs + 3);
   CheckpointTrainer trainer(Options({.frequency = 1, .resume = "auto"}));
   const auto result = trainer.Train({.epochs = epochs + 3});
@@ -522,7 +540,7 @@ TEST_F(TrainerCheckpointTest, SigtermIsACheckpointAndACleanEnd) {
   {
     DriverProcess driver(
         kDriverVariable,
-        absl::StrCat(nodes_->address(), " ", temp_.path(), " 1000000 0.05"));
+        absl::StrCat(nodes_->address(), " ", temp_.path(), " 1000000 0.05 0"));
     ASSERT_TRUE(
         Eventually([&] { return fs::exists(folder + "/checkpoint_000002"); },
                    absl::Seconds(60)));
@@ -552,7 +570,7 @@ TEST_F(TrainerCheckpointTest, SigtermIsACheckpointAndACleanEnd) {
 TEST_F(TrainerCheckpointTest, TheSecondSignalEndsItAtOnce) {
   const absl::Time start = absl::Now();
   DriverProcess driver(kDriverVariable, absl::StrCat(nodes_->address(), " ",
-                                                     temp_.path(), " 10 60"));
+                                                     temp_.path(), " 10 60 0"));
   ASSERT_TRUE(Eventually([&] { return fs::exists(temp_ / "epoch_begun"); },
                          absl::Seconds(60)));
   driver.Signal(SIGINT);
@@ -579,7 +597,8 @@ int Drive(const std::string& what) {
   };
   const auto result =
       trainer.Train({.epochs = std::stoi(parts.at(2)),
-                     .config = {{"epoch_seconds", std::stod(parts.at(3))}}});
+                     .config = {{"epoch_seconds", std::stod(parts.at(3))},
+                                {"bytes", std::stoi(parts.at(4))}}});
   return result.ok() ? 0 : 2;
 }
 
