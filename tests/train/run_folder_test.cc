@@ -115,7 +115,7 @@ TEST(RunFolderTest, LinesOfEarlierVersionsAreRead) {
   EXPECT_EQ(epoch->sync.num_behind, 0);
 }
 
-TEST(RunFolderTest, IsReadByTensorBoard) {
+TEST(RunFolderTest, EventFilesHoldWhatTensorBoardShows) {
   TempFolder temp;
   const auto folder = Make(temp.path(), "r");
   TrainContext context(2, 2);
