@@ -33,7 +33,7 @@ shape, SGD with momentum, one compute thread a process.
 
   train [FLAGS]
 
-Beside it, on the same batches:
+Beside it, on the same batches, with parameters in shared memory like the workers':
   plain LibTorch loop   one process that only trains
   2 plain processes     two of them at once that know nothing of each other: what
                         the machine can do

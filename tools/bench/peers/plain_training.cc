@@ -12,6 +12,7 @@
 #include "runtime/base/status_macros.h"
 #include "tools/bench/peers/actor_environment.h"
 #include "tools/bench/training_task.h"
+#include "train/state_dict.h"
 
 namespace miniray::bench {
 namespace {
@@ -50,6 +51,8 @@ int ServePlainTraining() {
           int64_t samples = 0, batch_size = 0;
           words >> shard >> samples >> batch_size;
           task.emplace(shard, samples, batch_size);
+          // As the workers' lie: where weights lie decides how fast they are.
+          train::ShareParameters(task->network);
           loss = TrainPlainEpoch(*task);
           return "ready";
         }

@@ -22,8 +22,9 @@ int ServePlainTraining();
 class PlainTraining {
  public:
   // Starts processes of one compute thread each, with the settings of memory
-  // that actors have; process i trains a TrainingTask of shard i. Each has
-  // trained one epoch then.
+  // that actors have; process i trains a TrainingTask of shard i, whose
+  // parameters lie in shared memory like those of workers. Each has trained
+  // one epoch then.
   static absl::StatusOr<std::unique_ptr<PlainTraining>> Start(
       int processes, int64_t samples, int64_t batch_size);
 
