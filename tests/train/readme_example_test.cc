@@ -2,16 +2,37 @@
 
 #include "tests/train/readme_example.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 #include <thread>
+#include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/base/readme_code.h"
+#include "tools/cli/process_tree.h"
 
 namespace {
 
-using ::testing::HasSubstr;
+using ::miniray::cli::Descendants;
+using ::miniray::cli::ProcessId;
+using ::testing::IsEmpty;
+
+// Of these processes those that live, once none does or a minute has passed.
+std::vector<ProcessId> StillAlive(std::vector<ProcessId> processes) {
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (true) {
+    std::erase_if(processes, [](const ProcessId& process) {
+      return !miniray::cli::IsAlive(process);
+    });
+    if (processes.empty() || absl::Now() > deadline) return processes;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+}
 
 TEST(ReadmeExampleTest, LearnsOnAClusterOfItsOwn) {
   LineTrainer trainer({.num_workers = 2, .sync_interval = 5});
@@ -40,6 +61,27 @@ TEST(ReadmeExampleTest, LearnsOnAClusterOfItsOwn) {
   const auto worker = trainer.workers()[0];
   trainer.Shutdown();
   EXPECT_FALSE(worker.Call<&LineWorker::GetWeights>().Get().ok());
+}
+
+// Head and daemon too, whether training ends well or not.
+TEST(ReadmeExampleTest, AClusterOfItsOwnEndsWithTheTrainersScope) {
+  ASSERT_THAT(Descendants(getpid()), IsEmpty());
+  std::vector<ProcessId> processes;
+  {
+    LineTrainer trainer({.num_workers = 2});
+    ASSERT_TRUE(trainer.Train({.epochs = 1}).ok());
+    processes = Descendants(getpid());
+    EXPECT_GE(processes.size(), 5)
+        << "a head, a daemon, a parameter server and two workers";
+  }
+  EXPECT_THAT(StillAlive(processes), IsEmpty());
+  {
+    LineTrainer trainer({.num_workers = 2});
+    EXPECT_FALSE(trainer.Train({.config = {{"lr", "fast"}}}).ok());
+    processes = Descendants(getpid());
+  }
+  EXPECT_THAT(StillAlive(processes), IsEmpty());
+  EXPECT_THAT(Descendants(getpid()), IsEmpty());
 }
 
 TEST(ReadmeExampleTest, AClusterOfItsOwnHasRoomForAllWorkers) {
