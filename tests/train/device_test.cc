@@ -1,5 +1,6 @@
 #include "train/device.h"
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,7 @@ TEST(ChooseDeviceTest, OfAnActorThatHasAskedForAGpu) {
 
 // On any machine: the node offers what it says, and nothing is to be seen.
 TEST(ChooseDeviceTest, AnActorsGpuThatIsNotThereIsNotTheCpu) {
+  unsetenv("CUDA_VISIBLE_DEVICES");  // It might name too few.
   TestCluster nodes({.configure_node = [](WorkerDaemon::Options* node) {
     (*node->resources.mutable_quantity())["GPU"] = 1;
   }});
