@@ -49,7 +49,9 @@ class GpuGanTest : public ::testing::Test {
     }
     const absl::StatusOr<train::Metrics> metrics = (*gan)->EndEpoch();
     EXPECT_THAT(metrics, IsOk());
-    if (steps > 0) EXPECT_TRUE(std::isfinite(metrics->at("g_loss")));
+    if (steps > 0) {
+      EXPECT_TRUE(std::isfinite(metrics->at("g_loss")));
+    }
     return (*gan)->Weights();
   }
 
