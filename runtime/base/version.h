@@ -6,7 +6,7 @@
 #ifndef MINIRAY_RUNTIME_BASE_VERSION_H_
 #define MINIRAY_RUNTIME_BASE_VERSION_H_
 
-#define MINIRAY_VERSION "0.3.0"
+#define MINIRAY_VERSION "0.4.0"
 
 namespace miniray {
 

@@ -22,11 +22,17 @@ namespace {
 // A source that has more advice than that is not one.
 constexpr int kMaxPeers = 3;
 constexpr absl::Duration kLook = absl::Milliseconds(200);
-constexpr int kMaxIdsPerMessage = 65536;
+// Messages of 4 MiB are taken.
+constexpr size_t kMaxIdsPerMessage = 16384;
 // Of one question to a peer, which is asked again; internal.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(10);
 constexpr char kFromStore[] = "/miniray.v1.ObjectStore/FetchObject";
 constexpr char kFromActor[] = "/miniray.v1.ActorService/FetchObject";
+
+void AddClaim(const ObjectClaim& claim, v1::ObjectClaim* out) {
+  out->set_object_id(claim.object_id);
+  out->set_turn(claim.turn);
+}
 
 // Cancels a call that nobody wants any more, or that has stood still for
 // `patience`.
@@ -96,9 +102,11 @@ absl::Status ObjectCopier::Bring(const std::string& id,
   MR_RETURN_IF_ERROR(ParseHostPort(source).status());
   Copy copy;
   copy.arrival.id = id;
-  copy.arrival.job_id = job_id;
-  copy.arrival.source =
-      actor_id.empty() ? source : absl::StrCat(source, "/", actor_id);
+  copy.arrival.source = source;
+  if (!actor_id.empty()) {
+    copy.arrival.source = absl::StrCat(source, "/", actor_id);
+    copy.arrival.job_id = job_id;
+  }
   copy.actor_id = actor_id;
   copy.give_up = &give_up;
   Outcome outcome = FetchFrom(source, /*is_peer=*/false, &copy);
@@ -188,26 +196,87 @@ ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
 
 absl::Status ObjectCopier::FindMissing(
     const std::string& source, const std::vector<std::string>& ids,
+    const std::vector<ObjectClaim>& held,
     std::vector<std::string>* missing) const {
   if (const size_t slash = source.find('/'); slash != std::string::npos) {
     return AskActor(source.substr(0, slash), source.substr(slash + 1), ids,
                     missing);
   }
   const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
-  for (size_t done = 0; done < ids.size(); done += kMaxIdsPerMessage) {
+  for (size_t done = 0; done < std::max(ids.size(), held.size());
+       done += kMaxIdsPerMessage) {
     grpc::ClientContext context;
     PrepareContext(&context, options_.token, kCheckTimeout);
     v1::CheckObjectsRequest request;
     v1::CheckObjectsResponse response;
     request.set_store_address(options_.address);
-    const size_t end = std::min(ids.size(), done + kMaxIdsPerMessage);
-    for (size_t i = done; i < end; ++i) request.add_object_ids(ids[i]);
+    request.set_store_id(options_.store_id);
+    const size_t end = done + kMaxIdsPerMessage;
+    for (size_t i = done; i < std::min(ids.size(), end); ++i) {
+      request.add_object_ids(ids[i]);
+    }
+    for (size_t i = done; i < std::min(held.size(), end); ++i) {
+      AddClaim(held[i], request.add_held());
+    }
     MR_RETURN_IF_ERROR(
         FromGrpcStatus(stub->CheckObjects(&context, request, &response)));
     missing->insert(missing->end(), response.missing_ids().begin(),
                     response.missing_ids().end());
   }
   return absl::OkStatus();
+}
+
+absl::Status ObjectCopier::Hold(const std::string& source,
+                                const std::vector<ObjectClaim>& claims,
+                                std::vector<std::string>* missing) const {
+  MR_RETURN_IF_ERROR(ParseHostPort(source).status());
+  const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
+  for (size_t done = 0; done < claims.size(); done += kMaxIdsPerMessage) {
+    grpc::ClientContext context;
+    PrepareContext(&context, options_.token, kCheckTimeout);
+    v1::HoldObjectsRequest request;
+    v1::HoldObjectsResponse response;
+    request.mutable_holder()->set_store_id(options_.store_id);
+    const size_t end = std::min(claims.size(), done + kMaxIdsPerMessage);
+    for (size_t i = done; i < end; ++i) {
+      AddClaim(claims[i], request.add_claims());
+    }
+    MR_RETURN_IF_ERROR(
+        FromGrpcStatus(stub->HoldObjects(&context, request, &response)));
+    missing->insert(missing->end(), response.missing_ids().begin(),
+                    response.missing_ids().end());
+  }
+  return absl::OkStatus();
+}
+
+void ObjectCopier::Release(const std::string& source,
+                           const std::vector<ObjectClaim>& claims) const {
+  struct Pending {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::ObjectStore::Stub> stub;
+    grpc::ClientContext context;
+    v1::ReleaseObjectsRequest request;
+    v1::ReleaseObjectsResponse response;
+  };
+  if (claims.empty() || !ParseHostPort(source).ok()) return;
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(source);
+  for (size_t done = 0; done < claims.size(); done += kMaxIdsPerMessage) {
+    auto pending = std::make_shared<Pending>();
+    pending->channel = channel;
+    pending->stub = v1::ObjectStore::NewStub(channel);
+    PrepareContext(&pending->context, options_.token, kCheckTimeout);
+    pending->request.mutable_holder()->set_store_id(options_.store_id);
+    const size_t end = std::min(claims.size(), done + kMaxIdsPerMessage);
+    for (size_t i = done; i < end; ++i) {
+      AddClaim(claims[i], pending->request.add_claims());
+    }
+    // Not inside the callback: the channel may be the last one of the process.
+    pending->stub->async()->ReleaseObjects(
+        &pending->context, &pending->request, &pending->response,
+        [pending](const grpc::Status&) mutable {
+          RunInBackground([last = std::move(pending)] {});
+        });
+  }
 }
 
 absl::Status ObjectCopier::AskActor(const std::string& address,

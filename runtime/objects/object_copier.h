@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "runtime/objects/object_holds.h"
 #include "runtime/objects/object_table.h"
 
 namespace miniray {
@@ -18,7 +19,8 @@ class ObjectCopier {
  public:
   struct Options {
     std::string token;
-    std::string address;  // HOST:PORT of the store that the copies are for.
+    std::string address;   // HOST:PORT of the store that the copies are for.
+    std::string store_id;  // See v1.ObjectHolder.
     // After so long without a byte a peer is given up for the source.
     absl::Duration peer_patience = absl::Seconds(5);
   };
@@ -28,18 +30,30 @@ class ObjectCopier {
 
   // Copies an object from the store at `source`, or from where that advises;
   // goes on at the source where a peer left off. actor_id, if not empty: the
-  // source is the process of an actor that keeps it. Blocks. Errors: NOT_FOUND.
-  // UNAVAILABLE, the source does not answer. Those of ObjectTable::Begin.
+  // source is the process of an actor that keeps it, and the copy goes with the
+  // job. Blocks. Errors: NOT_FOUND. UNAVAILABLE, the source does not answer.
+  // Those of ObjectTable::Begin.
   absl::Status Bring(const std::string& id, const std::string& job_id,
                      const std::string& source, const std::string& actor_id,
                      const ObjectTable::GiveUp& give_up);
 
-  // Sets `missing` to those of the copies `ids` that `source` has no more.
-  // source: as ObjectTable::ListCopies says. Blocks. Errors: UNAVAILABLE and
+  // Sets `missing` to those of the copies `ids` that `source` has no more, and
+  // of the objects in `held`, which this store goes on holding there. source:
+  // as ObjectTable::ListCopies says. Blocks. Errors: UNAVAILABLE and
   // DEADLINE_EXCEEDED, it does not answer.
   absl::Status FindMissing(const std::string& source,
                            const std::vector<std::string>& ids,
+                           const std::vector<ObjectClaim>& held,
                            std::vector<std::string>* missing) const;
+
+  // Holds objects at the store `source`, for this one, or needs them there no
+  // more: that is sent, and lapses by itself if it is lost. Hold blocks; its
+  // errors are those of FindMissing.
+  absl::Status Hold(const std::string& source,
+                    const std::vector<ObjectClaim>& claims,
+                    std::vector<std::string>* missing) const;
+  void Release(const std::string& source,
+               const std::vector<ObjectClaim>& claims) const;
 
  private:
   struct Copy;

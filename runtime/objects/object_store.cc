@@ -1,11 +1,11 @@
 #include "runtime/objects/object_store.h"
 
+#include <glog/logging.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,11 +15,14 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/object.grpc.pb.h"
 #include "runtime/base/background.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/objects/object_copier.h"
+#include "runtime/objects/object_holds.h"
 #include "runtime/objects/object_table.h"
+#include "runtime/objects/source_check.h"
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
@@ -33,8 +36,6 @@ constexpr int kMaxMessage = 4 << 20;
 constexpr int kMaxIdsPerMessage = 65536;
 // Of one message to a peer, which is sent again; internal.
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
-// Looks at copies without an answer of their source, until it counts as gone.
-constexpr int kMaxSilences = 3;
 constexpr absl::Duration kLook = absl::Milliseconds(500);
 
 int64_t DefaultMaxBytes() {
@@ -70,11 +71,14 @@ class Service : public v1::ObjectStore::Service {
     copier_ = std::make_unique<ObjectCopier>(
         ObjectCopier::Options{.token = token_,
                               .address = address,
+                              .store_id = NewId("store"),
                               .peer_patience = peer_patience},
         &table_);
+    check_ = std::make_unique<SourceCheck>(copier_.get(), &table_, &holds_);
   }
 
   ObjectTable& table() { return table_; }
+  ObjectHolds& holds() { return holds_; }
   int64_t fetched() const { return fetched_; }
   int64_t served() const { return served_; }
 
@@ -86,13 +90,15 @@ class Service : public v1::ObjectStore::Service {
     }
     auto file = MemoryFile::Adopt(request->file());
     if (!file.ok()) return ToGrpcStatus(file.status());
-    ObjectTable::Arrival arrival;
-    arrival.id = request->object_id();
-    arrival.job_id = request->job_id();
-    arrival.owner = request->owner();
-    arrival.total_bytes = (*file)->size();
-    return ToGrpcStatus(Once(table_.Adopt(std::move(arrival), *std::move(file),
-                                          UnlessCancelled(context))));
+    const ObjectHolder holder = {.owner = request->owner(),
+                                 .job_id = request->job_id()};
+    return ToGrpcStatus(TakeIn(request->object_id(), holder, [&] {
+      ObjectTable::Arrival arrival;
+      arrival.id = request->object_id();
+      arrival.total_bytes = (*file)->size();
+      return table_.Adopt(std::move(arrival), *std::move(file),
+                          UnlessCancelled(context));
+    }));
   }
 
   grpc::Status LocateObject(grpc::ServerContext* context,
@@ -113,8 +119,33 @@ class Service : public v1::ObjectStore::Service {
     if (request->object_ids_size() > kMaxIdsPerMessage) {
       return ToGrpcStatus(absl::InvalidArgumentError("too many objects"));
     }
-    FreeCopies(table_.Free(
-        {request->object_ids().begin(), request->object_ids().end()}));
+    const std::vector<std::string> ids(request->object_ids().begin(),
+                                       request->object_ids().end());
+    holds_.Drop(ids);
+    FreeCopies(table_.Free(ids));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status HoldObjects(grpc::ServerContext* context,
+                           const v1::HoldObjectsRequest* request,
+                           v1::HoldObjectsResponse* response) override {
+    if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+      return ToGrpcStatus(status);
+    }
+    return ToGrpcStatus(Hold(*request, response));
+  }
+
+  grpc::Status ReleaseObjects(grpc::ServerContext* context,
+                              const v1::ReleaseObjectsRequest* request,
+                              v1::ReleaseObjectsResponse*) override {
+    if (absl::Status status = CheckToken(*context, token_); !status.ok()) {
+      return ToGrpcStatus(status);
+    }
+    if (request->claims_size() > kMaxIdsPerMessage) {
+      return ToGrpcStatus(absl::InvalidArgumentError("too many objects"));
+    }
+    LetGo(holds_.Release(HolderOf(request->holder()),
+                         ClaimsOf(request->claims())));
     return grpc::Status::OK;
   }
 
@@ -125,6 +156,8 @@ class Service : public v1::ObjectStore::Service {
       return ToGrpcStatus(status);
     }
     if (request->object_ids_size() > kMaxIdsPerMessage ||
+        request->held_size() > kMaxIdsPerMessage ||
+        (request->held_size() > 0 && request->store_id().empty()) ||
         !ParseHostPort(request->store_address()).ok()) {
       return ToGrpcStatus(absl::InvalidArgumentError("a malformed request"));
     }
@@ -133,7 +166,19 @@ class Service : public v1::ObjectStore::Service {
              request->store_address())) {
       response->add_missing_ids(std::move(id));
     }
+    for (std::string& id :
+         holds_.Renew(request->store_id(), ClaimsOf(request->held()))) {
+      response->add_missing_ids(std::move(id));
+    }
     return grpc::Status::OK;
+  }
+
+  // Frees what nobody holds any more.
+  void LetGo(const ObjectHolds::LetGo& let_go) {
+    FreeCopies(table_.Free(let_go.here));
+    for (const auto& [source, claims] : let_go.elsewhere) {
+      copier_->Release(source, claims);
+    }
   }
 
   // Tells the stores that have copies of what was freed.
@@ -141,19 +186,10 @@ class Service : public v1::ObjectStore::Service {
     for (const auto& [address, ids] : copies) FreeAt(address, ids);
   }
 
-  // Frees the copies whose objects are no more.
-  void CheckCopies() {
-    for (const auto& [source, ids] : table_.ListCopies()) {
-      std::vector<std::string> missing;
-      const absl::Status status = copier_->FindMissing(source, ids, &missing);
-      if (status.ok()) {
-        silences_.erase(source);
-      } else if (++silences_[source] >= kMaxSilences) {
-        silences_.erase(source);
-        missing = ids;
-      }
-      table_.Free(missing);
-    }
+  // Of the checking thread alone.
+  void Check() {
+    LetGo(holds_.AgeStores());
+    check_->Run();
   }
 
  private:
@@ -162,13 +198,88 @@ class Service : public v1::ObjectStore::Service {
     return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
   }
 
+  static ObjectHolder HolderOf(const v1::ObjectHolder& holder) {
+    return {.owner = holder.owner(),
+            .job_id = holder.job_id(),
+            .store_id = holder.store_id()};
+  }
+
+  template <class Claims>
+  static std::vector<ObjectClaim> ClaimsOf(const Claims& claims) {
+    std::vector<ObjectClaim> result;
+    result.reserve(claims.size());
+    for (const v1::ObjectClaim& claim : claims) {
+      result.push_back({claim.object_id(), claim.turn()});
+    }
+    return result;
+  }
+
   static ObjectTable::GiveUp UnlessCancelled(grpc::ServerContext* context) {
     return [context] { return context->IsCancelled(); };
   }
 
+  // An object that is put: `take` brings it into the table.
+  template <class Take>
+  absl::Status TakeIn(const std::string& id, const ObjectHolder& holder,
+                      const Take& take) {
+    MR_RETURN_IF_ERROR(holds_.Put(id, holder));
+    const absl::Status status = Once(take());
+    if (!status.ok()) {
+      LetGo(holds_.Release(holder, {{.object_id = id}}));
+    } else if (!holds_.IsHeld(id)) {
+      // Its process, or job, ended just before it was here.
+      FreeCopies(table_.Free({id}));
+      return absl::CancelledError("the object was freed while it came");
+    }
+    return status;
+  }
+
+  absl::Status Hold(const v1::HoldObjectsRequest& request,
+                    v1::HoldObjectsResponse* response) {
+    const ObjectHolder holder = HolderOf(request.holder());
+    if (request.claims_size() > kMaxIdsPerMessage ||
+        (holder.owner.empty() && holder.job_id.empty() &&
+         holder.store_id.empty())) {
+      return absl::InvalidArgumentError("a malformed request");
+    }
+    std::vector<ObjectHolds::Wanted> wanted;
+    for (const v1::ObjectClaim& claim : request.claims()) {
+      std::string source = claim.source_address();
+      if (source == address_ || !holder.store_id.empty()) source.clear();
+      if (!source.empty() && !ParseHostPort(source).ok()) {
+        response->add_missing_ids(claim.object_id());
+        continue;
+      }
+      wanted.push_back({.claim = {claim.object_id(), claim.turn()},
+                        .source = std::move(source)});
+    }
+    MR_ASSIGN_OR_RETURN(ObjectHolds::Answer answer,
+                        holds_.Hold(holder, wanted));
+    for (const auto& [source, claims] : answer.to_claim) {
+      std::vector<std::string> missing;
+      const absl::Status status = copier_->Hold(source, claims, &missing);
+      if (!status.ok()) {
+        // The next check asks for them again, if it is not too late then.
+        LOG_EVERY_N(WARNING, 100)
+            << "the object store at " << source
+            << " could not be asked to keep an object that a process of this "
+               "node refers to: "
+            << status.message();
+        continue;
+      }
+      copier_->Release(source, holds_.Settle(source, claims, missing));
+      answer.missing.insert(answer.missing.end(), missing.begin(),
+                            missing.end());
+    }
+    for (std::string& id : answer.missing) {
+      response->add_missing_ids(std::move(id));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Put(grpc::ServerContext* context, ChunkServerStream* stream) {
     MR_RETURN_IF_ERROR(CheckToken(*context, token_, "PutObject"));
-    MR_RETURN_IF_ERROR(Once(Receive(context, stream)));
+    MR_RETURN_IF_ERROR(Receive(context, stream));
     stream->Write(ToByteBuffer(absl::Cord()));  // A PutObjectResponse.
     return absl::OkStatus();
   }
@@ -180,11 +291,20 @@ class Service : public v1::ObjectStore::Service {
       return absl::InvalidArgumentError("an object without a first chunk");
     }
     MR_ASSIGN_OR_RETURN(Chunk chunk, DecodeChunk(message));
+    const std::string id = chunk.object_id;
+    const ObjectHolder holder = {.owner = std::move(chunk.owner),
+                                 .job_id = std::move(chunk.job_id)};
+    return TakeIn(id, holder, [&] {
+      return ReceiveRest(context, std::move(chunk), stream);
+    });
+  }
+
+  absl::Status ReceiveRest(grpc::ServerContext* context, Chunk chunk,
+                           ChunkServerStream* stream) {
     ObjectTable::Arrival arrival;
     arrival.id = std::move(chunk.object_id);
-    arrival.job_id = std::move(chunk.job_id);
-    arrival.owner = std::move(chunk.owner);
     arrival.total_bytes = chunk.total_bytes;
+    grpc::ByteBuffer message;
     MR_ASSIGN_OR_RETURN(
         std::unique_ptr<ObjectTable::Incoming> incoming,
         table_.Begin(std::move(arrival), UnlessCancelled(context)));
@@ -334,8 +454,9 @@ class Service : public v1::ObjectStore::Service {
   const std::string token_;
   std::string address_;
   ObjectTable table_;
+  ObjectHolds holds_;
   std::unique_ptr<ObjectCopier> copier_;
-  std::map<std::string, int> silences_;  // Of the checking thread alone.
+  std::unique_ptr<SourceCheck> check_;
   std::atomic<int64_t> fetched_ = 0;
   std::atomic<int64_t> served_ = 0;
 };
@@ -379,7 +500,7 @@ class ObjectStoreImpl : public ObjectStore {
     service_.Open(address_, options_.peer_patience);
     checker_ = std::thread([this] {
       while (!ending_.WaitForNotificationWithTimeout(options_.check_period)) {
-        service_.CheckCopies();
+        service_.Check();
       }
     });
     return absl::OkStatus();
@@ -388,19 +509,23 @@ class ObjectStoreImpl : public ObjectStore {
   const std::string& address() const override { return address_; }
 
   void EndJob(absl::string_view job_id) override {
+    service_.LetGo(service_.holds().EndJob(job_id));
     service_.FreeCopies(service_.table().EndJob(job_id));
   }
 
   void BeginJob(absl::string_view job_id) override {
-    service_.table().BeginJob(job_id);
+    service_.holds().BeginJob(job_id);
   }
 
   std::set<std::string> Jobs() const override {
-    return const_cast<Service&>(service_).table().Jobs();
+    auto& service = const_cast<Service&>(service_);
+    std::set<std::string> jobs = service.holds().Jobs();
+    jobs.merge(service.table().Jobs());
+    return jobs;
   }
 
   void EndOwner(absl::string_view owner) override {
-    service_.FreeCopies(service_.table().EndOwner(owner));
+    service_.LetGo(service_.holds().EndOwner(owner));
   }
 
   Stats stats() const override {

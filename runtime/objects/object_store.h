@@ -34,7 +34,8 @@ class ObjectStore {
     int max_children = 1;
     // A peer that sends nothing for so long is given up for the source.
     absl::Duration peer_patience = absl::Seconds(5);
-    // Between two looks at whether copies still have their objects.
+    // Between two looks at whether copies still have their objects. A store
+    // that was silent for 20 such looks of another one holds nothing there.
     absl::Duration check_period = absl::Seconds(15);
   };
   struct Stats {
@@ -53,14 +54,13 @@ class ObjectStore {
 
   virtual const std::string& address() const = 0;  // HOST:PORT
 
-  // Frees what the job has put, and refuses what it still puts, until another
-  // job of the same id begins.
+  // The job holds nothing any more, and frees what nobody else holds; what it
+  // still puts is refused, until another job of the same id begins.
   virtual void EndJob(absl::string_view job_id) = 0;
   virtual void BeginJob(absl::string_view job_id) = 0;
-  // The ids of those that have objects here.
+  // The ids of those that hold objects here, or from here.
   virtual std::set<std::string> Jobs() const = 0;
-  // The same for a process: what it held is held by nobody now. owner: as in
-  // v1.ObjectChunk.
+  // The same for a process. owner: as in v1.ObjectHolder.
   virtual void EndOwner(absl::string_view owner) = 0;
 
   virtual Stats stats() const = 0;

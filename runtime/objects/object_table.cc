@@ -1,6 +1,7 @@
 #include "runtime/objects/object_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,44 +15,25 @@ namespace {
 constexpr size_t kMaxNameBytes = 256;
 // Stores that an object remembers to have been copied to.
 constexpr size_t kMaxReaders = 16384;
-// Jobs and processes of which nothing is taken any more; older ones are
-// forgotten.
-constexpr size_t kMaxEnded = 4096;
 // Smaller ones are sent at once: to find another source would take longer.
 constexpr int64_t kMinSharedBytes = 2 << 20;
 // For a peer that was told to come here, but asks before the first bytes.
 constexpr absl::Duration kCopyBegins = absl::Seconds(3);
 constexpr absl::Duration kLook = absl::Milliseconds(500);
 
-void Remember(absl::string_view name,
-              std::set<std::string, std::less<>>* ended) {
-  if (ended->size() >= kMaxEnded) ended->clear();
-  ended->emplace(name);
-}
-
 }  // namespace
 
 absl::Status ObjectTable::CheckArrival(const Arrival& arrival) const {
   if (arrival.id.empty() || arrival.id.size() > kMaxNameBytes ||
-      arrival.job_id.size() > kMaxNameBytes ||
-      arrival.owner.size() > kMaxNameBytes || arrival.total_bytes < 0) {
+      arrival.job_id.size() > kMaxNameBytes || arrival.total_bytes < 0) {
     return absl::InvalidArgumentError(
         "an object needs an id and its size, at the beginning");
-  }
-  if (Ended(arrival)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the job ", arrival.job_id, " has ended, or the process that puts it"));
   }
   if (objects_.find(arrival.id) != objects_.end() ||
       incoming_.find(arrival.id) != incoming_.end()) {
     return absl::AlreadyExistsError("the object is here already");
   }
   return absl::OkStatus();
-}
-
-bool ObjectTable::Ended(const Arrival& arrival) const {
-  return ended_jobs_.find(arrival.job_id) != ended_jobs_.end() ||
-         ended_owners_.find(arrival.owner) != ended_owners_.end();
 }
 
 absl::StatusOr<std::unique_ptr<ObjectTable::Incoming>> ObjectTable::Begin(
@@ -104,7 +86,7 @@ absl::Status ObjectTable::Finish(std::unique_ptr<Incoming> incoming) {
     absl::MutexLock lock(&mu_);
     const Arrival& arrival = incoming->arrival;
     auto it = incoming_.find(arrival.id);
-    if (!it->second.freed && !Ended(arrival)) {
+    if (!it->second.freed) {
       incoming_.erase(it);
       Insert(arrival, std::move(incoming->file));
       changed_.SignalAll();
@@ -129,7 +111,6 @@ void ObjectTable::Insert(const Arrival& arrival,
   auto it = objects_.try_emplace(arrival.id).first;
   Object& object = it->second;
   object.job_id = arrival.job_id;
-  object.owner = arrival.owner;
   object.source = arrival.source;
   object.size = arrival.total_bytes;
   object.memory = std::move(file);
@@ -169,9 +150,8 @@ absl::StatusOr<ObjectTable::Source> ObjectTable::FindSource(
   if (it == objects_.end()) {
     return absl::NotFoundError(
         absl::StrCat("the object ", id,
-                     " was freed (the last reference to it in the "
-                     "process that put it is gone, or that process, or its job "
-                     "has ended)"));
+                     " was freed (no process has an ObjectRef to it any more, "
+                     "or those that had one have ended)"));
   }
   Use(it);
   Object& object = it->second;
@@ -242,16 +222,15 @@ ObjectTable::Copies ObjectTable::Free(const std::vector<std::string>& ids) {
 }
 
 ObjectTable::Copies ObjectTable::EndJob(absl::string_view job_id) {
-  if (job_id.empty()) return {};
+  Copies copies;
+  if (job_id.empty()) return copies;
   absl::MutexLock lock(&mu_);
-  Remember(job_id, &ended_jobs_);
-  return EraseIf([&](const Object& object) { return object.job_id == job_id; });
-}
-
-void ObjectTable::BeginJob(absl::string_view job_id) {
-  absl::MutexLock lock(&mu_);
-  const auto it = ended_jobs_.find(job_id);
-  if (it != ended_jobs_.end()) ended_jobs_.erase(it);
+  for (auto it = objects_.begin(); it != objects_.end();) {
+    const auto next = std::next(it);
+    if (it->second.job_id == job_id) Erase(it, &copies);
+    it = next;
+  }
+  return copies;
 }
 
 std::set<std::string> ObjectTable::Jobs() const {
@@ -261,24 +240,6 @@ std::set<std::string> ObjectTable::Jobs() const {
     if (!object.job_id.empty()) jobs.insert(object.job_id);
   }
   return jobs;
-}
-
-ObjectTable::Copies ObjectTable::EndOwner(absl::string_view owner) {
-  if (owner.empty()) return {};
-  absl::MutexLock lock(&mu_);
-  Remember(owner, &ended_owners_);
-  return EraseIf([&](const Object& object) { return object.owner == owner; });
-}
-
-ObjectTable::Copies ObjectTable::EraseIf(
-    const std::function<bool(const Object&)>& condition) {
-  Copies copies;
-  for (auto it = objects_.begin(); it != objects_.end();) {
-    const auto next = std::next(it);
-    if (condition(it->second)) Erase(it, &copies);
-    it = next;
-  }
-  return copies;
 }
 
 void ObjectTable::Erase(Objects::iterator it, Copies* copies) {

@@ -1,5 +1,6 @@
 // The objects of a store, without gRPC: which there are, which are coming, how
-// much they take, and who else has them.
+// much they take, and which stores have copies. (Who needs them:
+// object_holds.h.)
 //
 // Objects lie in memory as long as there is room. Then those least recently
 // used leave it: copies of what other stores have are dropped, the rest is
@@ -49,12 +50,12 @@ class ObjectTable {
   // What is known of an object that is about to come.
   struct Arrival {
     std::string id;
-    std::string job_id;
-    std::string owner;  // Process that it goes with; may be empty.
     int64_t total_bytes = 0;
     // Of a copy: who has it as well, HOST:PORT of a store, or
-    // HOST:PORT/ACTOR_ID of an actor's process.
+    // HOST:PORT/ACTOR_ID of an actor's process; then with the job that it was
+    // brought for.
     std::string source;
+    std::string job_id;
   };
   // Room for it. Given back by Abandon or kept by Finish.
   struct Incoming {
@@ -63,8 +64,8 @@ class ObjectTable {
   };
 
   // Reserves room; others make way. Errors: RESOURCE_EXHAUSTED, it does not
-  // fit. ALREADY_EXISTS, it is here, or coming. FAILED_PRECONDITION, its job
-  // has ended, or its owner. INVALID_ARGUMENT. CANCELLED, given up.
+  // fit. ALREADY_EXISTS, it is here, or coming. INVALID_ARGUMENT. CANCELLED,
+  // given up.
   absl::StatusOr<std::unique_ptr<Incoming>> Begin(Arrival arrival,
                                                   const GiveUp& give_up);
   // Takes a file that is complete. Errors: as Begin.
@@ -110,13 +111,9 @@ class ObjectTable {
   // Stores that have copies of what was freed, with its ids.
   using Copies = std::map<std::string, std::vector<std::string>>;
   Copies Free(const std::vector<std::string>& ids);
-  // Frees what the job, or the process, has put, and refuses what it still
-  // puts.
+  // Frees the copies of actors' results that were brought for the job.
   Copies EndJob(absl::string_view job_id);
-  Copies EndOwner(absl::string_view owner);
-  // A job with the id of one that ended: what it puts is taken.
-  void BeginJob(absl::string_view job_id);
-  // The ids of those that have objects here.
+  // Those that there are such copies for.
   std::set<std::string> Jobs() const;
 
   // The copies that are here, by the stores that they are from.
@@ -136,7 +133,6 @@ class ObjectTable {
  private:
   struct Object {
     std::string job_id;
-    std::string owner;
     std::string source;
     int64_t size = 0;
     uint64_t last_use = 0;
@@ -156,13 +152,10 @@ class ObjectTable {
 
   absl::Status CheckArrival(const Arrival& arrival) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool Ended(const Arrival& arrival) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Insert(const Arrival& arrival, std::shared_ptr<const MemoryFile> file)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Use(Objects::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Objects::iterator it, Copies* copies)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Copies EraseIf(const std::function<bool(const Object&)>& condition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string PeerFor(const Reader& reader, Object* object)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -189,8 +182,6 @@ class ObjectTable {
   std::map<uint64_t, std::string> in_memory_ ABSL_GUARDED_BY(mu_);  // By use.
   std::map<std::string, Coming> incoming_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> awaited_ ABSL_GUARDED_BY(mu_);  // See Await.
-  std::set<std::string, std::less<>> ended_jobs_ ABSL_GUARDED_BY(mu_);
-  std::set<std::string, std::less<>> ended_owners_ ABSL_GUARDED_BY(mu_);
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t spilled_objects_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t spilled_bytes_ ABSL_GUARDED_BY(mu_) = 0;

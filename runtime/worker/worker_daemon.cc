@@ -90,7 +90,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                        .max_bytes = options_.object_store_bytes,
                        .spill_folder = options_.object_spill_dir.empty()
                                            ? options_.session_dir + "/spilled"
-                                           : options_.object_spill_dir}));
+                                           : options_.object_spill_dir,
+                       .check_period = options_.object_check_period}));
     templates_ = std::make_unique<TemplatePool>(
         TemplatePool::Options{.log_folder = logs}, supervisor_.get(),
         capture_.get());

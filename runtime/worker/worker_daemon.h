@@ -74,6 +74,8 @@ class WorkerDaemon {
     int64_t object_store_bytes = 0;
     // Where the others go; empty: a folder of the session.
     std::string object_spill_dir;
+    // See ObjectStore::Options::check_period. The same on all nodes.
+    absl::Duration object_check_period = absl::Seconds(15);
     // Nothing else in this process has children: all that it inherits are
     // reaped.
     bool owns_process = false;

@@ -18,7 +18,6 @@ bool Never() { return false; }
 ObjectTable::Arrival Four(std::string id) {
   ObjectTable::Arrival arrival;
   arrival.id = std::move(id);
-  arrival.job_id = "j";
   arrival.total_bytes = 4;
   return arrival;
 }
@@ -38,40 +37,23 @@ TEST(ObjectTableTest, AnObjectFreedWhileItComesDoesNotStay) {
   EXPECT_EQ(table.stats().objects, 0);
 }
 
-TEST(ObjectTableTest, AJobMayHaveTheIdOfOneThatEnded) {
+TEST(ObjectTableTest, CopiesOfResultsGoWithTheirJob) {
   ObjectTable table({.max_bytes = 1000, .max_objects = 10});
-  const auto put = [&](const std::string& id) {
-    auto incoming = table.Begin(Four(id), &Never);
-    if (!incoming.ok()) return incoming.status();
-    EXPECT_THAT((*incoming)->file->Append("data"), IsOk());
-    return table.Finish(*std::move(incoming));
+  const auto take = [&](const std::string& id, const std::string& job) {
+    ObjectTable::Arrival arrival = Four(id);
+    arrival.job_id = job;
+    auto incoming = *table.Begin(arrival, &Never);
+    EXPECT_THAT(incoming->file->Append("data"), IsOk());
+    EXPECT_THAT(table.Finish(std::move(incoming)), IsOk());
   };
-  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
-  ASSERT_THAT(put("one"), IsOk());
+  take("result", "j");
+  take("put", "");
   EXPECT_THAT(table.Jobs(), testing::ElementsAre("j"));
-  table.EndJob("j");
-  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
-  EXPECT_THAT(put("two"), StatusIs(absl::StatusCode::kFailedPrecondition));
-  table.BeginJob("j");
-  EXPECT_THAT(put("three"), IsOk());
-  table.BeginJob("never ended");
-}
-
-TEST(ObjectTableTest, WhatIsOfNoJobEndsWithNone) {
-  ObjectTable table({.max_bytes = 1000, .max_objects = 10});
-  ObjectTable::Arrival arrival = Four("o");
-  arrival.job_id.clear();
-  arrival.owner = "actor.0";
-  auto incoming = *table.Begin(arrival, &Never);
-  ASSERT_THAT(incoming->file->Append("data"), IsOk());
-  ASSERT_THAT(table.Finish(std::move(incoming)), IsOk());
-  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
   table.EndJob("");
+  EXPECT_EQ(table.stats().objects, 2);
+  table.EndJob("j");
   EXPECT_EQ(table.stats().objects, 1);
-  table.EndOwner("");
-  EXPECT_EQ(table.stats().objects, 1);
-  table.EndOwner("actor.0");
-  EXPECT_EQ(table.stats().objects, 0);
+  EXPECT_THAT(table.Jobs(), testing::IsEmpty());
 }
 
 TEST(MemoryFileTest, OnlySealedFilesOfTheRightSizeAreMapped) {

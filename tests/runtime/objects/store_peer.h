@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -118,6 +119,42 @@ class Peer {
     return MapFile(*file);
   }
 
+  // Sets `missing`, if not null, to the ids that were freed before.
+  absl::Status Hold(const v1::ObjectHolder& holder,
+                    const std::vector<std::string>& ids,
+                    const std::string& source,
+                    std::vector<std::string>* missing = nullptr) {
+    grpc::ClientContext context;
+    PrepareContext(&context, token_, absl::Seconds(30));
+    v1::HoldObjectsRequest request;
+    *request.mutable_holder() = holder;
+    for (const std::string& id : ids) {
+      v1::ObjectClaim* const claim = request.add_claims();
+      claim->set_object_id(id);
+      claim->set_turn(1);
+      claim->set_source_address(source);
+    }
+    v1::HoldObjectsResponse response;
+    const absl::Status status =
+        FromGrpcStatus(stub_->HoldObjects(&context, request, &response));
+    if (missing != nullptr) {
+      *missing = {response.missing_ids().begin(), response.missing_ids().end()};
+    }
+    return status;
+  }
+
+  absl::Status Release(const v1::ObjectHolder& holder, const std::string& id,
+                       int64_t turn = 1) {
+    grpc::ClientContext context;
+    PrepareContext(&context, token_, absl::Seconds(30));
+    v1::ReleaseObjectsRequest request;
+    *request.mutable_holder() = holder;
+    request.add_claims()->set_object_id(id);
+    request.mutable_claims(0)->set_turn(turn);
+    v1::ReleaseObjectsResponse response;
+    return FromGrpcStatus(stub_->ReleaseObjects(&context, request, &response));
+  }
+
   absl::Status Free(const std::string& id) {
     grpc::ClientContext context;
     PrepareContext(&context, token_, absl::Seconds(30));
@@ -131,6 +168,15 @@ class Peer {
   std::unique_ptr<v1::ObjectStore::Stub> stub_;
   std::string token_;
 };
+
+// A process, as in v1.ObjectHolder.
+inline v1::ObjectHolder Process(const std::string& owner,
+                                const std::string& job = "job-1") {
+  v1::ObjectHolder holder;
+  holder.set_owner(owner);
+  holder.set_job_id(job);
+  return holder;
+}
 
 inline std::string Noise(size_t size, unsigned seed = 7) {
   std::mt19937 random(seed);
