@@ -294,6 +294,8 @@ void HostedActor::Commit(std::vector<Held>* held) {
   for (Held& item : *held) {
     if (!status.ok()) {
       item.reply.result.Clear();
+      kept_.Release(item.reply.held_id);
+      item.reply.held_id.clear();
       item.reply.status = absl::Status(
           saver_->superseded() ? absl::StatusCode::kUnavailable : status.code(),
           absl::StrCat("the call ran, but what it did may be lost: ",
@@ -320,36 +322,45 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   if (!call->Take(QueuedCall::State::kRunning)) return false;
   call->session->OnRunning(call);
   lane->Begin(call);
-  absl::StatusOr<absl::Cord> result = Invoke(call->message);
+  absl::StatusOr<EncodedResult> result = Invoke(call->message);
   lane->Done();
   call->message.args.clear();  // Received tensors may be large.
-  if (result.ok() && result->size() > kMaxReplyBytes &&
+  if (result.ok() && result->bytes.size() > kMaxReplyBytes &&
       (!call->session->takes_references() || lane->exit_requested())) {
     result = absl::InvalidArgumentError(absl::StrCat(
-        "the result has ", result->size(),
+        "the result has ", result->bytes.size(),
         " bytes, and a message can hold 2 GiB: it would have to be fetched ",
         lane->exit_requested() ? "from an actor that exits"
                                : "by a caller that fetches nothing"));
   }
-  if (result.ok()) {
-    reply->kept = Stays(*lane, *call, result->size());
+  absl::Status status = result.status();
+  if (status.ok()) {
+    reply->kept = Stays(*lane, *call, result->bytes.size());
     if (reply->kept || call->message.keep_result) {
-      result = Keep(*call->session, *std::move(result));
+      absl::StatusOr<absl::Cord> reference =
+          Keep(*call->session, *std::move(result));
+      status = reference.status();
+      if (status.ok()) reply->result = *std::move(reference);
+    } else {
+      reply->result = std::move(result->bytes);
+      if (!result->holds.empty()) {
+        reply->held_id =
+            kept_.Hold(call->session->caller(), std::move(result->holds));
+      }
     }
   }
   calls_done_.fetch_add(1, std::memory_order_relaxed);
-  if (!result.ok()) calls_failed_.fetch_add(1, std::memory_order_relaxed);
+  if (!status.ok()) calls_failed_.fetch_add(1, std::memory_order_relaxed);
   if (hooks_.on_call) {
     hooks_.on_call({.method = call->message.method,
                     .queued_unix_us = call->arrival_unix_us,
                     .start_unix_us = lane->start_unix_us(),
                     .end_unix_us = NowMicros(),
-                    .failed = !result.ok(),
+                    .failed = !status.ok(),
                     .lane = lane->index()});
   }
   reply->call_id = call->message.call_id;
-  reply->status = result.status();
-  if (result.ok()) reply->result = *std::move(result);
+  reply->status = std::move(status);
   return true;
 }
 
@@ -363,39 +374,41 @@ bool HostedActor::Stays(const Lane& lane, const QueuedCall& call,
 }
 
 absl::StatusOr<absl::Cord> HostedActor::Keep(const CallSession& session,
-                                             absl::Cord result) {
+                                             EncodedResult result) {
   v1::Value value;
   const int64_t kept = kept_.bytes();
   if (hooks_.put != nullptr && kept > 0 &&
-      kept + static_cast<int64_t>(result.size()) > max_kept_bytes_) {
+      kept + static_cast<int64_t>(result.bytes.size()) > max_kept_bytes_) {
     std::shared_ptr<void> hold;
-    absl::StatusOr<absl::Cord> reference = hooks_.put(result, &hold);
+    absl::StatusOr<absl::Cord> reference = hooks_.put(result.bytes, &hold);
     if (!reference.ok() || !value.ParseFromString(std::string(*reference))) {
       return absl::Status(
           reference.ok() ? absl::StatusCode::kInternal
                          : reference.status().code(),
-          absl::StrCat("the call ran, but its result of ", result.size(),
+          absl::StrCat("the call ran, but its result of ", result.bytes.size(),
                        " bytes cannot stay: results that the actor keeps have ",
                        kept, " of ", max_kept_bytes_, " bytes (", kKeptVariable,
                        "), and beyond, its node keeps them: ",
                        reference.status().message()));
     }
+    result.holds.push_back(std::move(hold));
     kept_.AddStored(session.caller(), value.object().object_id(),
-                    std::move(hold));
+                    std::move(result.holds));
     return reference;
   }
   v1::ObjectRefValue* object = value.mutable_object();
-  object->set_size(static_cast<int64_t>(result.size()));
+  object->set_size(static_cast<int64_t>(result.bytes.size()));
   object->mutable_actor()->set_actor_id(host_.spec().actor_id());
   object->mutable_actor()->set_class_name(host_.spec().class_name());
   object->mutable_actor()->set_name(host_.spec().name());
   object->set_incarnation(host_.incarnation());
-  object->set_object_id(kept_.Add(session.caller(), std::move(result)));
+  object->set_object_id(kept_.Add(session.caller(), std::move(result.bytes),
+                                  std::move(result.holds)));
   return absl::Cord(value.SerializeAsString());
 }
 
 // The boundary where exceptions of user code become a status.
-absl::StatusOr<absl::Cord> HostedActor::Invoke(const CallMessage& call) {
+absl::StatusOr<EncodedResult> HostedActor::Invoke(const CallMessage& call) {
   const auto method = class_->methods.find(call.method);
   if (method == class_->methods.end()) {
     return absl::UnimplementedError(

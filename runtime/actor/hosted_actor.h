@@ -99,7 +99,7 @@ class HostedActor : public SessionOwner,
   // Runs the call; false if it was cancelled, or came too late: then it has its
   // reply.
   bool RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply);
-  absl::StatusOr<absl::Cord> Invoke(const CallMessage& call);
+  absl::StatusOr<EncodedResult> Invoke(const CallMessage& call);
   // Saves, and sends the replies that wait for it.
   void Commit(std::vector<Held>* held);
   // Ends the actor if its method asked for it, now that the reply is sent.
@@ -128,7 +128,7 @@ class HostedActor : public SessionOwner,
   // Leaves the result here, or in the node's store if much is here, and makes
   // the reference that is sent instead. Errors: of the store.
   absl::StatusOr<absl::Cord> Keep(const CallSession& session,
-                                  absl::Cord result);
+                                  EncodedResult result);
 
   KeptResults kept_;
   const int64_t max_kept_bytes_;

@@ -1,6 +1,6 @@
 // Results that stay with the actor that made them (Call.keep_result), or with
-// its node's object store on its behalf, until the caller releases them or its
-// session ends.
+// its node's object store on its behalf, and what results refer to, until the
+// caller releases them or its session ends.
 
 #ifndef MINIRAY_RUNTIME_ACTOR_KEPT_RESULTS_H_
 #define MINIRAY_RUNTIME_ACTOR_KEPT_RESULTS_H_
@@ -28,20 +28,27 @@ namespace internal {
 // Thread-safe.
 class KeptResults {
  public:
-  // Returns the id that it can be fetched by.
-  std::string Add(const std::string& caller, absl::Cord value) {
-    std::string id = NewId("result");
+  // Returns the id that it can be fetched by. `holds` is kept with it.
+  std::string Add(const std::string& caller, absl::Cord value,
+                  std::vector<std::shared_ptr<void>> holds) {
     absl::MutexLock lock(&mu_);
     bytes_ += value.size();
-    results_.emplace(id, Kept{caller, std::move(value), nullptr});
-    return id;
+    return Insert({caller, std::move(value), std::move(holds)});
   }
 
-  // One that lies in the store by this id, as long as `hold` lives.
-  void AddStored(const std::string& caller, const std::string& id,
-                 std::shared_ptr<void> hold) {
+  // Keeps what a result refers to, though it is sent itself. Returns an id for
+  // Release.
+  std::string Hold(const std::string& caller,
+                   std::vector<std::shared_ptr<void>> holds) {
     absl::MutexLock lock(&mu_);
-    results_.emplace(id, Kept{caller, std::nullopt, std::move(hold)});
+    return Insert({caller, std::nullopt, std::move(holds)});
+  }
+
+  // One that lies in the store by this id, as long as `holds` live.
+  void AddStored(const std::string& caller, const std::string& id,
+                 std::vector<std::shared_ptr<void>> holds) {
+    absl::MutexLock lock(&mu_);
+    results_.emplace(id, Kept{caller, std::nullopt, std::move(holds)});
   }
 
   absl::StatusOr<absl::Cord> Find(const std::string& id) const {
@@ -88,11 +95,16 @@ class KeptResults {
  private:
   struct Kept {
     std::string caller;
-    std::optional<absl::Cord> value;  // Absent: the store has it.
-    std::shared_ptr<void> hold;
+    std::optional<absl::Cord> value;  // Absent: it is not here.
+    std::vector<std::shared_ptr<void>> holds;
   };
   using Results = absl::flat_hash_map<std::string, Kept>;
 
+  std::string Insert(Kept kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::string id = NewId("result");
+    results_.emplace(id, std::move(kept));
+    return id;
+  }
   Kept Take(Results::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Kept kept = std::move(it->second);
     if (kept.value.has_value()) bytes_ -= kept.value->size();

@@ -25,13 +25,21 @@ namespace internal {
 // Serialized Values, one an argument.
 using ArgumentList = std::vector<absl::Cord>;
 
+// What a method returned.
+struct EncodedResult {
+  absl::Cord bytes;  // A serialized Value.
+  // Keeps the objects that it refers to.
+  std::vector<std::shared_ptr<void>> holds;
+};
+
 struct ActorClass {
   using Constructor =
       std::function<absl::StatusOr<std::shared_ptr<void>>(const ArgumentList&)>;
   struct Method {
-    // Runs on an object that `construct` made; returns the serialized result.
-    // May throw what the user's method throws.
-    std::function<absl::StatusOr<absl::Cord>(void*, const ArgumentList&)> run;
+    // Runs on an object that `construct` made. May throw what the user's method
+    // throws.
+    std::function<absl::StatusOr<EncodedResult>(void*, const ArgumentList&)>
+        run;
     bool is_const = false;
   };
 

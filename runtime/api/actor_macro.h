@@ -116,6 +116,8 @@ absl::Status DecodeArguments(const ArgumentList& args, Tuple* out) {
     return absl::InvalidArgumentError(
         absl::StrCat("takes ", kSize, " arguments, got ", args.size()));
   }
+  // Held before the method runs: the caller holds them until it has run.
+  const ArrivedReferences arrived;
   absl::Status status;
   size_t i = 0;
   auto decode = [&](auto* item) {
@@ -222,9 +224,18 @@ absl::StatusOr<absl::Cord> EncodeResult(R result) {
   }
 }
 
+// As EncodeResult, with what the result refers to.
+template <class R>
+absl::StatusOr<EncodedResult> EncodeHeldResult(R result) {
+  ReferenceHolds holds;
+  MR_ASSIGN_OR_RETURN(absl::Cord bytes, EncodeResult<R>(std::move(result)));
+  return EncodedResult{std::move(bytes),
+                       {holds.calls.begin(), holds.calls.end()}};
+}
+
 template <class C, auto Method>
-absl::StatusOr<absl::Cord> InvokeMethod(void* object,
-                                        const ArgumentList& args) {
+absl::StatusOr<EncodedResult> InvokeMethod(void* object,
+                                           const ArgumentList& args) {
   using Traits = MethodTraits<decltype(Method)>;
   typename Traits::Arguments values;
   MR_RETURN_IF_ERROR(DecodeArguments(args, &values));
@@ -233,9 +244,9 @@ absl::StatusOr<absl::Cord> InvokeMethod(void* object,
   };
   if constexpr (std::is_void_v<typename Traits::Result>) {
     std::apply(call, values);
-    return absl::Cord();
+    return EncodedResult();
   } else {
-    return EncodeResult<std::decay_t<typename Traits::Result>>(
+    return EncodeHeldResult<std::decay_t<typename Traits::Result>>(
         std::apply(call, values));
   }
 }
@@ -266,7 +277,10 @@ absl::StatusOr<absl::Cord> SaveStateOf(const void* object) {
 template <class C>
 absl::Status RestoreStateOf(void* object, const absl::Cord& bytes) {
   StateOf<C> state{};
-  MR_RETURN_IF_ERROR(DecodeValue(bytes, &state));
+  {
+    const ArrivedReferences arrived;
+    MR_RETURN_IF_ERROR(DecodeValue(bytes, &state));
+  }
   using Result = decltype(std::declval<C&>().RestoreState(state));
   if constexpr (std::is_same_v<Result, absl::Status>) {
     return static_cast<C*>(object)->RestoreState(std::as_const(state));

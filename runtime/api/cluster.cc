@@ -208,8 +208,9 @@ absl::StatusOr<internal::ActorHooks> PrepareActor(const v1::HostActor& host) {
     ActorContext::SetDefault(new ActorContext(*context));
   }
   internal::ActorHooks hooks;
-  hooks.enter_thread = [context] {
+  hooks.enter_thread = [context, client] {
     internal::EnterComputeThread();
+    internal::Client::SetOfThread(client);
     ActorContext::SetCurrent(context.get());
   };
   hooks.save_state = [client, id = host.spec().actor_id(),

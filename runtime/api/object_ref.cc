@@ -9,8 +9,30 @@ namespace {
 
 // Collects the references that this thread encodes.
 constinit thread_local ReferenceHolds* current_holds = nullptr;
+// And those that it decodes.
+constinit thread_local ArrivedReferences* current_arrivals = nullptr;
 
 }  // namespace
+
+ArrivedReferences::ArrivedReferences() : outer_(current_arrivals) {
+  current_arrivals = this;
+}
+
+void ArrivedReferences::Hold() {
+  current_arrivals = outer_;
+  if (references_.empty()) return;
+  const std::shared_ptr<Client> client = Client::Current();
+  if (client == nullptr) return;
+  std::vector<absl::Cord> encoded;
+  encoded.reserve(references_.size());
+  for (const auto& reference : references_) {
+    encoded.push_back(*reference->Wait(absl::ZeroDuration()));
+  }
+  std::vector<std::shared_ptr<void>> holds = client->HoldObjects(encoded);
+  for (size_t i = 0; i < holds.size(); ++i) {
+    references_[i]->Hold(std::move(holds[i]));
+  }
+}
 
 ReferenceHolds::ReferenceHolds() : outer_(current_holds) {
   current_holds = this;
@@ -52,6 +74,11 @@ absl::Status DecodeObjectRef(const ValueView& view,
   *out = std::make_shared<CallState>("an object that was passed");
   (*out)->set_by_reference(Client::Current());
   (*out)->Complete(std::move(reference).Take());
+  if (current_arrivals != nullptr) {
+    current_arrivals->Add(*out);
+  } else {
+    ArrivedReferences().Add(*out);
+  }
   return absl::OkStatus();
 }
 

@@ -29,6 +29,26 @@ template <>
 struct GetResult<void> {
   using type = absl::Status;
 };
+
+// While it lives: collects the references that this thread decodes. At its end
+// their objects are held by this process, with one message to the node's store.
+class ArrivedReferences {
+ public:
+  ArrivedReferences();
+  ~ArrivedReferences() { Hold(); }
+  ArrivedReferences(const ArrivedReferences&) = delete;
+  ArrivedReferences& operator=(const ArrivedReferences&) = delete;
+
+  void Add(std::shared_ptr<CallState> reference) {
+    references_.push_back(std::move(reference));
+  }
+
+ private:
+  void Hold();
+
+  ArrivedReferences* const outer_;
+  std::vector<std::shared_ptr<CallState>> references_;
+};
 }  // namespace internal
 
 // Cheap to copy; copies name the same value. Thread-safe.
@@ -40,9 +60,23 @@ struct GetResult<void> {
 // pass on; that needs a value that lies where others can fetch it: from Put, or
 // from a call with keep_result.
 //
-// Such a value is freed when the last ObjectRef to it in the process that put
-// it, or made the call, is gone and no call of that process needs it: copies
-// that travelled do not keep it alive.
+// What was Put lives as long as any process has an ObjectRef to it: the one
+// that put it, and each that was passed a reference as such (as a parameter of
+// type ObjectRef<T>, or inside of another value or a result). A process that
+// ends, however it does, has none any more; a driver, once its job ends. A
+// value also goes with the node that it was put on. A reference that arrives
+// costs a short message to the node's store; where many arrive at once, one for
+// all.
+//
+// A result that stayed with its actor (keep_result) lives as long as the
+// process that made the call has an ObjectRef to it, or a call that needs it,
+// and ends with either process: copies that travelled do not keep it alive.
+// What others shall keep is Put, by the actor, which returns the ObjectRef.
+//
+// Not held by a reference: what a constructor's arguments refer to, before the
+// constructor has run or when it runs again after a restart, and what a saved
+// state refers to (SaveState), while no process has it. Somebody else has to
+// keep an ObjectRef as long.
 template <class T>
 class ObjectRef {
  public:
@@ -89,6 +123,8 @@ class ObjectRef {
       return absl::OkStatus();
     } else {
       T value{};
+      // Held before the result, whose producer holds them so far, can go.
+      const internal::ArrivedReferences arrived;
       const internal::AdoptionScope scope(result->own);
       MR_RETURN_IF_ERROR(Annotate(DecodeValue(result->bytes, &value),
                                   state_->description() + ": result"));
@@ -109,7 +145,8 @@ struct IsObjectRef<ObjectRef<T>> : std::true_type {
 };
 
 // While it lives: collects the references that this thread encodes, so that
-// they are held until the call that they are part of is done.
+// they are held until the call that they are part of is done, or the result
+// that they are part of has been read.
 class ReferenceHolds {
  public:
   ReferenceHolds();

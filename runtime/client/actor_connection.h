@@ -168,6 +168,9 @@ class ActorConnection : public CallOwner,
   // Releases a result that stayed with the actor and that nobody waits for.
   void DropResult(const absl::Cord& reference)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As HoldResult, for what the actor keeps under this id.
+  void HoldAtActor(CallState* call, std::string id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes in a frame.
   void Accept(ActorStream* stream, const absl::Cord& bytes, Outcomes* outcomes)
       ABSL_LOCKS_EXCLUDED(mu_);

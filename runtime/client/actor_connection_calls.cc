@@ -146,7 +146,7 @@ absl::Status ActorConnection::Complete(CallDraft* draft) {
 
 void ActorConnection::HoldArguments(const CallDraft& draft, PendingCall* call) {
   for (const auto& [index, ref] : draft.refs) {
-    if (ref->lies_elsewhere()) call->holds.push_back(ref);
+    if (ref->lies_elsewhere() || ref->holds()) call->holds.push_back(ref);
   }
 }
 
@@ -192,10 +192,14 @@ void ActorConnection::HoldResult(CallState* call, const absl::Cord& reference) {
   if (!value.ParseFromString(std::string(reference)) || !value.has_object()) {
     return;
   }
+  HoldAtActor(call, value.object().object_id());
+}
+
+void ActorConnection::HoldAtActor(CallState* call, std::string id) {
   ++held_results_;
   call->Hold(std::shared_ptr<void>(
       nullptr, [weak = weak_from_this(), session = session_id_,
-                id = value.object().object_id()](void*) {
+                id = std::move(id)](void*) {
         // Wherever the last reference dies: perhaps under somebody's lock.
         RunInBackground([weak, session, id] {
           if (auto self = weak.lock()) self->Release(session, id);
@@ -353,6 +357,8 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
     if (call.state == nullptr) {
       if (reply.status.ok() && (reply.kept || call.keeps_result)) {
         DropResult(reply.result);
+      } else if (!reply.held_id.empty()) {
+        released_.push_back(std::move(reply.held_id));
       }
       sent_.erase(it);
       continue;
@@ -372,6 +378,8 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
       }
       if (outcome.state->by_reference() || reply.kept) {
         HoldResult(outcome.state.get(), reply.result);
+      } else if (!reply.held_id.empty()) {
+        HoldAtActor(outcome.state.get(), std::move(reply.held_id));
       }
       outcome.result = std::move(reply.result);
     } else {

@@ -117,6 +117,11 @@ void CallState::Hold(std::shared_ptr<void> hold) {
   hold_ = std::move(hold);
 }
 
+bool CallState::holds() const {
+  absl::MutexLock lock(&mu_);
+  return hold_ != nullptr;
+}
+
 absl::StatusOr<FetchedValue> CallState::WaitAndFetch(absl::Duration timeout,
                                                      bool last) const {
   const absl::Time deadline = absl::Now() + timeout;

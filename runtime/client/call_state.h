@@ -109,6 +109,8 @@ class CallState {
 
   // Keeps `hold` as long as the call itself.
   void Hold(std::shared_ptr<void> hold) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the result refers to something that is gone without the call.
+  bool holds() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // As Wait, and fetches what lies elsewhere. last: nobody will ask again, so
   // that what is fetched need not be kept here.

@@ -233,6 +233,11 @@ class ClientImpl : public Client {
     return objects_->Put(value, hold);
   }
 
+  std::vector<std::shared_ptr<void>> HoldObjects(
+      const std::vector<absl::Cord>& references) override {
+    return objects_->Hold(references);
+  }
+
   absl::StatusOr<FetchedValue> FetchObject(const absl::Cord& reference,
                                            absl::Duration timeout,
                                            bool alone) override {
@@ -421,6 +426,7 @@ class ClientImpl : public Client {
 // What Client::Current returns.
 absl::Mutex current_mu(absl::kConstInit);
 std::weak_ptr<Client>* current ABSL_GUARDED_BY(current_mu) = nullptr;
+thread_local std::weak_ptr<Client> client_of_thread;
 
 }  // namespace
 
@@ -445,7 +451,12 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Connect(Options options) {
   return client;
 }
 
+void Client::SetOfThread(std::weak_ptr<Client> client) {
+  client_of_thread = std::move(client);
+}
+
 std::shared_ptr<Client> Client::Current() {
+  if (auto client = client_of_thread.lock()) return client;
   absl::MutexLock lock(&current_mu);
   return current == nullptr ? nullptr : current->lock();
 }

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -55,9 +56,11 @@ class Client : public ObjectFetcher,
   // version.
   static absl::StatusOr<std::shared_ptr<Client>> Connect(Options options);
 
-  // The client that handles belong to when they arrive in this process: the
-  // last one that connected. Null before.
+  // The client that handles and references belong to when they arrive in this
+  // thread: that of the actor whose thread it is, else the last one that
+  // connected. Null before.
   static std::shared_ptr<Client> Current();
+  static void SetOfThread(std::weak_ptr<Client> client);
 
   ~Client() override = default;
 
@@ -88,6 +91,9 @@ class Client : public ObjectFetcher,
   // Puts a serialized Value into a node's object store; see ObjectClient.
   virtual absl::StatusOr<absl::Cord> PutObject(const absl::Cord& value,
                                                std::shared_ptr<void>* hold) = 0;
+  // What holds the objects that references refer to; see ObjectClient::Hold.
+  virtual std::vector<std::shared_ptr<void>> HoldObjects(
+      const std::vector<absl::Cord>& references) = 0;
 
   // The saved state of an actor of this process. Both block, and try again as
   // long as the head does not answer, at most `reconnect_timeout`. Errors: see

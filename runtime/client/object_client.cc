@@ -1,9 +1,12 @@
 #include "runtime/client/object_client.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/actor.grpc.pb.h"
@@ -29,9 +32,14 @@ constexpr size_t kMinHandedOver = 64 << 10;
 // again before it is mapped.
 constexpr int kMapTries = 20;
 // Of one message to a store, which is tried again; internal.
-constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
-constexpr absl::Duration kFreePause = absl::Seconds(2);
-constexpr int kFreeTries = 3;
+constexpr absl::Duration kReleaseTimeout = absl::Seconds(10);
+constexpr absl::Duration kReleasePause = absl::Seconds(2);
+constexpr int kReleaseTries = 3;
+// The same of what a method, or a Get, waits for. The node's store may have to
+// ask another one, for 10 s at most.
+constexpr absl::Duration kHoldTimeout = absl::Seconds(20);
+// Stores take 4 MiB.
+constexpr size_t kMaxClaimsPerMessage = 16384;
 // Between the attempts to reach an actor.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr absl::Duration kMaxPause = absl::Seconds(1);
@@ -73,6 +81,33 @@ absl::StatusOr<v1::ObjectRefValue> DecodeReference(const absl::Cord& value) {
 
 }  // namespace
 
+class ObjectClient::Held {
+ public:
+  Held(std::weak_ptr<ObjectClient> client, std::string store, std::string id,
+       int64_t turn)
+      : client_(std::move(client)), store_(std::move(store)) {
+    claim.set_object_id(std::move(id));
+    claim.set_turn(turn);
+  }
+  ~Held() {
+    // Wherever the last reference dies: perhaps under somebody's lock.
+    RunInBackground([client = std::move(client_), store = std::move(store_),
+                     claim = std::move(claim)] {
+      if (auto self = client.lock()) self->LetGo(store, claim);
+    });
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  v1::ObjectClaim claim;  // Without its source.
+  std::string source;
+  absl::Notification registered;  // Or it failed.
+
+ private:
+  std::weak_ptr<ObjectClient> client_;
+  std::string store_;
+};
+
 bool IsReference(const absl::Cord& value) {
   // Its field's tag: the kind is known without parsing a large value.
   constexpr char kTag = static_cast<int>(ValueKind::kObject) << 3 | 2;
@@ -104,15 +139,13 @@ absl::StatusOr<absl::Cord> ObjectClient::Put(const absl::Cord& value,
   object.set_object_id(id);
   object.set_size(static_cast<int64_t>(value.size()));
   object.set_store_address(store);
-  *hold = std::shared_ptr<void>(nullptr,
-                                [weak = weak_from_this(), store, id](void*) {
-                                  // Wherever the last reference dies: perhaps
-                                  // under somebody's lock.
-                                  RunInBackground([weak, store, id] {
-                                    if (auto self = weak.lock())
-                                      self->Free(store, id, kFreeTries);
-                                  });
-                                });
+  auto held = std::make_shared<Held>(weak_from_this(), store, id, /*turn=*/0);
+  held->registered.Notify();
+  {
+    absl::MutexLock lock(&mu_);
+    held_[id] = held;
+  }
+  *hold = std::move(held);
   return EncodeReference(object);
 }
 
@@ -341,32 +374,134 @@ absl::StatusOr<absl::Cord> ObjectClient::MapFromStore(
   }
 }
 
-void ObjectClient::Free(const std::string& store, const std::string& id,
-                        int tries) {
-  if (closed()) return;  // It goes with its job.
+std::vector<std::shared_ptr<void>> ObjectClient::Hold(
+    const std::vector<absl::Cord>& references) {
+  std::map<std::string, Holds> to_register;
+  std::vector<std::shared_ptr<Held>> holds(references.size());
+  {
+    absl::MutexLock lock(&mu_);
+    for (size_t i = 0; i < references.size(); ++i) {
+      const absl::StatusOr<v1::ObjectRefValue> object =
+          DecodeReference(references[i]);
+      if (closed_ || !object.ok() || object->store_address().empty()) continue;
+      std::weak_ptr<Held>& known = held_[object->object_id()];
+      holds[i] = known.lock();
+      if (holds[i] != nullptr) continue;
+      const std::string& source = object->store_address();
+      const std::string& store =
+          options_.local_store.empty() ? source : options_.local_store;
+      holds[i] = std::make_shared<Held>(weak_from_this(), store,
+                                        object->object_id(), ++turns_);
+      holds[i]->source = source;
+      known = holds[i];
+      to_register[store].push_back(holds[i]);
+    }
+  }
+  for (const auto& [store, items] : to_register) {
+    Register(store, items);
+    for (const auto& held : items) held->registered.Notify();
+  }
+  // Some may be another thread's.
+  for (const auto& held : holds) {
+    if (held != nullptr) held->registered.WaitForNotification();
+  }
+  return {holds.begin(), holds.end()};
+}
+
+void ObjectClient::Register(const std::string& store, const Holds& holds) {
+  absl::Status status = ParseHostPort(store).status();
+  std::unique_ptr<v1::ObjectStore::Stub> stub;
+  if (status.ok()) {
+    stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
+  }
+  for (size_t i = 0; status.ok() && i < holds.size();) {
+    v1::HoldObjectsRequest request;
+    SetHolder(request.mutable_holder());
+    const size_t end = std::min(holds.size(), i + kMaxClaimsPerMessage);
+    for (; i < end; ++i) {
+      v1::ObjectClaim* const claim = request.add_claims();
+      *claim = holds[i]->claim;
+      claim->set_source_address(holds[i]->source);
+    }
+    grpc::ClientContext context;
+    PrepareContext(&context, options_.token, kHoldTimeout);
+    v1::HoldObjectsResponse response;
+    status = FromGrpcStatus(stub->HoldObjects(&context, request, &response));
+  }
+  if (status.ok()) return;
+  LOG_EVERY_N(WARNING, 100)
+      << "the object store at " << store
+      << " could not be told that this process holds " << holds.size()
+      << " objects, which may be freed before their ObjectRefs are gone: "
+      << status.message();
+}
+
+void ObjectClient::LetGo(const std::string& store, v1::ObjectClaim claim) {
+  absl::MutexLock lock(&mu_);
+  const auto it = held_.find(claim.object_id());
+  // It may be held anew.
+  if (it != held_.end() && it->second.expired()) held_.erase(it);
+  if (closed_) return;  // It goes with its job.
+  // Behind what else is about to go.
+  if (releases_.empty()) {
+    RunInBackground([weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->SendReleases();
+    });
+  }
+  releases_[store].push_back(std::move(claim));
+}
+
+void ObjectClient::SendReleases() {
+  std::map<std::string, std::vector<v1::ObjectClaim>> releases;
+  {
+    absl::MutexLock lock(&mu_);
+    releases.swap(releases_);
+  }
+  for (auto& [store, claims] : releases) {
+    for (size_t i = 0; i < claims.size();) {
+      auto request = std::make_shared<v1::ReleaseObjectsRequest>();
+      SetHolder(request->mutable_holder());
+      const size_t end = std::min(claims.size(), i + kMaxClaimsPerMessage);
+      for (; i < end; ++i) *request->add_claims() = std::move(claims[i]);
+      Release(store, std::move(request), kReleaseTries);
+    }
+  }
+}
+
+void ObjectClient::Release(const std::string& store,
+                           std::shared_ptr<v1::ReleaseObjectsRequest> request,
+                           int tries) {
+  if (closed()) return;
   struct Pending {
     std::unique_ptr<v1::ObjectStore::Stub> stub;
     grpc::ClientContext context;
-    v1::FreeObjectsRequest request;
-    v1::FreeObjectsResponse response;
+    std::shared_ptr<v1::ReleaseObjectsRequest> request;
+    v1::ReleaseObjectsResponse response;
   };
   auto pending = std::make_shared<Pending>();
   pending->stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
-  PrepareContext(&pending->context, options_.token, kFreeTimeout);
-  pending->request.add_object_ids(id);
-  pending->stub->async()->FreeObjects(
-      &pending->context, &pending->request, &pending->response,
-      [pending, weak = weak_from_this(), store, id,
+  pending->request = request;
+  PrepareContext(&pending->context, options_.token, kReleaseTimeout);
+  pending->stub->async()->ReleaseObjects(
+      &pending->context, pending->request.get(), &pending->response,
+      [pending, weak = weak_from_this(), store, request,
        tries](const grpc::Status& status) mutable {
         // Not inside the callback: see ActorStream.
         RunInBackground([last = std::move(pending)] {});
         if (status.ok() || tries <= 1) return;
         RunInBackground(
-            [weak, store, id, tries] {
-              if (auto self = weak.lock()) self->Free(store, id, tries - 1);
+            [weak, store, request, tries] {
+              if (auto self = weak.lock()) {
+                self->Release(store, request, tries - 1);
+              }
             },
-            kFreePause);
+            kReleasePause);
       });
+}
+
+void ObjectClient::SetHolder(v1::ObjectHolder* holder) const {
+  holder->set_owner(options_.owner);
+  holder->set_job_id(options_.job_id);
 }
 
 void ObjectClient::Close() {

@@ -1,10 +1,12 @@
-// Values that lie elsewhere: puts them into a node's object store, and fetches
-// them from a store or from the actor that made them.
+// Values that lie elsewhere: puts them into a node's object store, keeps them
+// from being freed, and fetches them from a store or from the actor that made
+// them.
 
 #ifndef MINIRAY_RUNTIME_CLIENT_OBJECT_CLIENT_H_
 #define MINIRAY_RUNTIME_CLIENT_OBJECT_CLIENT_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,11 +53,21 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   explicit ObjectClient(Options options) : options_(std::move(options)) {}
 
   // Hands a serialized Value over once, to this machine's node if there is one.
-  // Returns a serialized Value that refers to it, and what frees the object
-  // when its last copy is gone. Errors: UNAVAILABLE, no node.
+  // Returns a serialized Value that refers to it, and what holds the object
+  // until its last copy is gone. Errors: UNAVAILABLE, no node.
   // RESOURCE_EXHAUSTED, the store is full.
   absl::StatusOr<absl::Cord> Put(const absl::Cord& value,
-                                 std::shared_ptr<void>* hold);
+                                 std::shared_ptr<void>* hold)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // For references that were passed to this process: what holds each one's
+  // object until its last copy is gone, one for all references of the process
+  // to the same object. Null where the object stayed with an actor, which this
+  // process cannot hold. All that are new are told to a store in one message;
+  // blocks. One that was freed before, or whose store does not answer, is no
+  // error: Fetch tells.
+  std::vector<std::shared_ptr<void>> Hold(
+      const std::vector<absl::Cord>& references) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The Value that a serialized Value refers to; alone: see ObjectFetcher. A
   // link to an actor that breaks is made again, and what has come stays.
@@ -85,13 +97,32 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   absl::StatusOr<absl::Cord> MapFromStore(const std::string& store,
                                           v1::LocateObjectRequest request,
                                           int64_t size, absl::Time deadline);
-  void Free(const std::string& store, const std::string& id, int tries);
+
+  // What this process holds: one for each object, as long as anything refers to
+  // it.
+  class Held;
+  using Holds = std::vector<std::shared_ptr<Held>>;
+  // Registers holds at `store`.
+  void Register(const std::string& store, const Holds& holds);
+  // Its last reference is gone. Those that go at the same time are told
+  // together.
+  void LetGo(const std::string& store, v1::ObjectClaim claim)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void SendReleases() ABSL_LOCKS_EXCLUDED(mu_);
+  void Release(const std::string& store,
+               std::shared_ptr<v1::ReleaseObjectsRequest> request, int tries);
+  void SetHolder(v1::ObjectHolder* holder) const;
   bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   mutable absl::Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::string store_ ABSL_GUARDED_BY(mu_);  // That Put uses; found once.
+  std::map<std::string, std::weak_ptr<Held>> held_ ABSL_GUARDED_BY(mu_);
+  int64_t turns_ ABSL_GUARDED_BY(mu_) = 0;  // See v1.ObjectClaim.
+  // By store; to be sent.
+  std::map<std::string, std::vector<v1::ObjectClaim>> releases_
+      ABSL_GUARDED_BY(mu_);
 };
 
 // True for a serialized Value that refers to one that lies elsewhere.

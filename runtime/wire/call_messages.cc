@@ -24,7 +24,8 @@ constexpr int kShared = 6, kWanted = 7, kTimeLeft = 8;
 constexpr int kKnown = 1, kLastCallId = 2, kMemory = 3, kSessionReads = 4;
 constexpr int kGroups = 5, kGroupName = 1, kGroupMethods = 2;
 // Reply (call_id as in Call) and Status.
-constexpr int kStatus = 2, kResult = 3, kSharedResult = 4, kKept = 5;
+constexpr int kStatus = 2, kResult = 3, kSharedResult = 4, kKept = 5,
+              kHeldId = 6;
 constexpr int kCode = 1, kText = 2;
 
 absl::Status DecodeStatus(const absl::Cord& bytes, absl::Status* out) {
@@ -106,6 +107,8 @@ absl::Status DecodeEntry(const absl::Cord& bytes,
       if (result.ok()) reply->result = *std::move(result);
     } else if (field.number == kKept && field.type == Type::kVarint) {
       reply->kept = field.scalar != 0;
+    } else if (field.number == kHeldId && field.type == Type::kBytes) {
+      absl::CopyCordToString(field.bytes, &reply->held_id);
     }
   }
   return absl::OkStatus();
@@ -243,6 +246,9 @@ absl::Cord EncodeReply(const ReplyMessage& reply, const absl::Cord& shared) {
     // An exception's text may hold any bytes, a protobuf `string` may not.
     status.Bytes(kText, absl::string_view(ToUtf8(reply.status.message())));
     entry.Message(kStatus, std::move(status));
+  }
+  if (reply.status.ok() && !reply.held_id.empty()) {
+    entry.Bytes(kHeldId, absl::string_view(reply.held_id));
   }
   return Frame(std::move(entry));
 }

@@ -45,6 +45,7 @@ struct ReplyMessage {
   absl::Status status;
   absl::Cord result;  // A serialized Value.
   bool kept = false;
+  std::string held_id;
   // The result lay in memory that is not there any more, as when its process
   // was killed; then `status` says so.
   bool lost = false;

@@ -56,8 +56,6 @@ class Reader {
     }
     return size;
   }
-  void Remember(ObjectRef<std::string> ref) { remembered_ = ref; }
-  absl::StatusOr<int64_t> SizeOfRemembered() { return SizeOf(remembered_); }
   // Hands a reference on to another actor.
   absl::StatusOr<int64_t> PassOn(ObjectRef<std::string> ref,
                                  ActorHandle<Reader> other);
@@ -66,13 +64,12 @@ class Reader {
   absl::StatusOr<int64_t> HoldFor(int64_t size, ActorHandle<Reader> other);
 
  private:
-  ObjectRef<std::string> remembered_;
   ObjectRef<std::string> held_;
 };
 MINIRAY_ACTOR(Reader, Constructor<>, &Reader::Size, &Reader::Sum, &Reader::Slow,
               &Reader::Make, &Reader::Fail, &Reader::Die, &Reader::SizeOf,
-              &Reader::SizeOfAll, &Reader::Remember, &Reader::SizeOfRemembered,
-              &Reader::PassOn, &Reader::PutFor, &Reader::HoldFor);
+              &Reader::SizeOfAll, &Reader::PassOn, &Reader::PutFor,
+              &Reader::HoldFor);
 
 absl::StatusOr<int64_t> Reader::PassOn(ObjectRef<std::string> ref,
                                        ActorHandle<Reader> other) {
@@ -196,15 +193,6 @@ TEST(ObjectsTest, AReferenceHoldsItsValueUntilTheCallsThatUseItAreDone) {
   EXPECT_EQ(*all.Get(kLong), 50);
   EXPECT_TRUE(Eventually(
       [&] { return cluster.daemon(0).object_stats().objects == 0; }));
-  // A copy that travelled does not hold it.
-  ASSERT_THAT(readers[0]
-                  .Call<&Reader::Remember>(driver.Put(std::string(5, 'x')))
-                  .Get(kLong),
-              IsOk());
-  ASSERT_TRUE(Eventually(
-      [&] { return cluster.daemon(0).object_stats().objects == 0; }));
-  EXPECT_THAT(readers[0].Call<&Reader::SizeOfRemembered>().Get(kLong),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("was freed")));
 }
 
 TEST(ObjectsTest, ObjectsEndWithTheirJobAndTheirNode) {
@@ -230,7 +218,7 @@ TEST(ObjectsTest, ObjectsEndWithTheirJobAndTheirNode) {
                                        HasSubstr("node's store at")));
 }
 
-TEST(ObjectsTest, WhatAnActorHasPutEndsWithItsProcess) {
+TEST(ObjectsTest, WhatNobodyElseHoldsEndsWithTheProcessThatPutIt) {
   TestCluster cluster({.node_cpus = {2, 2}});
   Cluster driver = cluster.Connect();
   const std::vector<ActorHandle<Reader>> readers = Readers(driver, 4);

@@ -193,6 +193,27 @@ TEST(CallMessagesTest, AResultThatStayedSaysSo) {
   EXPECT_EQ(frame->replies.front().result, reply.result);
 }
 
+TEST(CallMessagesTest, AResultSaysUnderWhatItsReferencesAreHeld) {
+  ReplyMessage reply;
+  reply.call_id = 3;
+  reply.result = absl::Cord("\x10\x02");
+  reply.held_id = "result-2";
+  for (const absl::Cord& shared : {absl::Cord(), absl::Cord("pieces")}) {
+    const absl::Cord bytes = EncodeReply(reply, shared);
+    const auto frame = DecodeReplyFrame(bytes, [](const absl::Cord& pieces) {
+      return absl::StatusOr<absl::Cord>(pieces);
+    });
+    ASSERT_THAT(frame, IsOk());
+    EXPECT_EQ(frame->replies.front().held_id, "result-2");
+  }
+  v1::ReplyFrame parsed;
+  ASSERT_TRUE(parsed.ParseFromString(std::string(EncodeReply(reply))));
+  EXPECT_EQ(parsed.replies(0).held_id(), "result-2");
+  EXPECT_EQ(parsed.SerializeAsString(), std::string(EncodeReply(reply)));
+  reply.status = absl::UnavailableError("lost");
+  EXPECT_EQ(DecodeReplyFrame(EncodeReply(reply))->replies.front().held_id, "");
+}
+
 TEST(CallMessagesTest, AFrameOfTooManyEntriesIsRefused) {
   const std::vector<uint64_t> ids(kMaxFrameEntries + 1, 1);
   WireWriter acknowledged;
