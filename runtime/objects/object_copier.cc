@@ -202,7 +202,7 @@ absl::Status ObjectCopier::FindMissing(
     return AskActor(source.substr(0, slash), source.substr(slash + 1), ids,
                     missing);
   }
-  const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
+  const auto stub = v1::ObjectStore::NewStub(ChannelTo(source));
   for (size_t done = 0; done < std::max(ids.size(), held.size());
        done += kMaxIdsPerMessage) {
     grpc::ClientContext context;
@@ -230,7 +230,7 @@ absl::Status ObjectCopier::Hold(const std::string& source,
                                 const std::vector<ObjectClaim>& claims,
                                 std::vector<std::string>* missing) const {
   MR_RETURN_IF_ERROR(ParseHostPort(source).status());
-  const auto stub = v1::ObjectStore::NewStub(MakeChannel(source));
+  const auto stub = v1::ObjectStore::NewStub(ChannelTo(source));
   for (size_t done = 0; done < claims.size(); done += kMaxIdsPerMessage) {
     grpc::ClientContext context;
     PrepareContext(&context, options_.token, kCheckTimeout);
@@ -259,7 +259,7 @@ void ObjectCopier::Release(const std::string& source,
     v1::ReleaseObjectsResponse response;
   };
   if (claims.empty() || !ParseHostPort(source).ok()) return;
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(source);
+  const std::shared_ptr<grpc::Channel> channel = ChannelTo(source);
   for (size_t done = 0; done < claims.size(); done += kMaxIdsPerMessage) {
     auto pending = std::make_shared<Pending>();
     pending->channel = channel;
@@ -276,6 +276,27 @@ void ObjectCopier::Release(const std::string& source,
         [pending](const grpc::Status&) mutable {
           RunInBackground([last = std::move(pending)] {});
         });
+  }
+}
+
+std::shared_ptr<grpc::Channel> ObjectCopier::ChannelTo(
+    const std::string& source) const {
+  absl::MutexLock lock(&mu_);
+  std::shared_ptr<grpc::Channel>& channel = channels_[source];
+  if (channel == nullptr) channel = MakeChannel(source);
+  return channel;
+}
+
+void ObjectCopier::Disconnect(const std::set<std::string>& sources) {
+  std::vector<std::shared_ptr<grpc::Channel>> dropped;  // Die unlocked.
+  absl::MutexLock lock(&mu_);
+  for (auto it = channels_.begin(); it != channels_.end();) {
+    if (sources.contains(it->first)) {
+      ++it;
+    } else {
+      dropped.push_back(std::move(it->second));
+      it = channels_.erase(it);
+    }
   }
 }
 

@@ -3,12 +3,18 @@
 #ifndef MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
 #define MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
 
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "grpcpp/channel.h"
 #include "runtime/objects/object_holds.h"
 #include "runtime/objects/object_table.h"
 
@@ -55,6 +61,11 @@ class ObjectCopier {
   void Release(const std::string& source,
                const std::vector<ObjectClaim>& claims) const;
 
+  // The connections that these three have used stay, but those to other stores
+  // than `sources`.
+  void Disconnect(const std::set<std::string>& sources)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   struct Copy;
   struct Outcome;
@@ -64,8 +75,14 @@ class ObjectCopier {
                         std::vector<std::string>* missing) const;
   Outcome FetchFrom(const std::string& address, bool is_peer, Copy* copy);
 
+  std::shared_ptr<grpc::Channel> ChannelTo(const std::string& source) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   const Options options_;
   ObjectTable* const table_;
+  mutable absl::Mutex mu_;
+  mutable std::map<std::string, std::shared_ptr<grpc::Channel>> channels_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace miniray

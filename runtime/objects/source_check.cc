@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -33,6 +34,9 @@ void SourceCheck::Run() {
   for (auto& [source, claims] : holds_->Elsewhere()) {
     by_source[source].held = std::move(claims);
   }
+  std::set<std::string> sources;
+  for (const auto& [source, question] : by_source) sources.insert(source);
+  copier_->Disconnect(sources);
   if (by_source.empty()) return;
   std::vector<Question> questions;
   for (auto& [source, question] : by_source) {

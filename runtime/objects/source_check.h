@@ -20,8 +20,7 @@ namespace miniray {
 class SourceCheck {
  public:
   // All outlive it.
-  SourceCheck(const ObjectCopier* copier, ObjectTable* table,
-              ObjectHolds* holds)
+  SourceCheck(ObjectCopier* copier, ObjectTable* table, ObjectHolds* holds)
       : copier_(copier), table_(table), holds_(holds) {}
 
   // Frees the copies whose objects are no more, and goes on holding what is
@@ -37,7 +36,7 @@ class SourceCheck {
   };
   void Ask(const Question& question) ABSL_LOCKS_EXCLUDED(mu_);
 
-  const ObjectCopier* const copier_;
+  ObjectCopier* const copier_;
   ObjectTable* const table_;
   ObjectHolds* const holds_;
   absl::Mutex mu_;
