@@ -83,8 +83,8 @@ absl::Status Holder::PutFor(ActorHandle<Holder> other) {
 
 // Set in a process that is a node and no test: HEAD,FOLDER.
 constexpr char kNodeVariable[] = "MINIRAY_OBJECT_HOLDERS_TEST_NODE";
-// So that the holds of a node that is gone lapse after 5 s.
-constexpr absl::Duration kCheckPeriod = absl::Milliseconds(250);
+// So that the holds of a node that is gone lapse after 10 s.
+constexpr absl::Duration kCheckPeriod = absl::Milliseconds(500);
 
 // A node that says that it is up, and waits to be killed.
 int RunNode(const std::string& text) {
@@ -118,7 +118,7 @@ class ObjectHoldersTest : public testing::Test {
            cluster_.daemon(1).object_stats().bytes;
   }
   bool AllFreed() {
-    return Eventually([&] { return Bytes() == 0; }, absl::Seconds(30));
+    return Eventually([&] { return Bytes() == 0; }, absl::Seconds(40));
   }
 
   // On the node `i`.

@@ -89,9 +89,9 @@ TEST(HoldersTest, AProcessOfAnotherNodeHoldsThroughItsStore) {
 }
 
 TEST(HoldersTest, ANodeThatIsGoneHoldsNothingAfterAWhile) {
-  auto source = StartStore({.check_period = absl::Milliseconds(50)});
-  auto living = StartStore({.check_period = absl::Milliseconds(50)});
-  auto lost = StartStore({.check_period = absl::Milliseconds(50)});
+  auto source = StartStore({.check_period = absl::Milliseconds(200)});
+  auto living = StartStore({.check_period = absl::Milliseconds(200)});
+  auto lost = StartStore({.check_period = absl::Milliseconds(200)});
   Peer peer(*source);
   for (const char* id : {"a", "b"}) ASSERT_THAT(peer.Put(id, "value"), IsOk());
   const v1::ObjectHolder reader = Process("reader.0");

@@ -161,7 +161,7 @@ TEST(ObjectHoldsTest, WhatIsDroppedIsHeldByNobody) {
   EXPECT_FALSE(holds.IsHeld("o"));
   EXPECT_THAT(holds.Elsewhere(), testing::SizeIs(1));
   EXPECT_THAT(holds.EndOwner("putter.0").here, IsEmpty());
-  EXPECT_THAT(holds.Put("e", kPutter),
+  EXPECT_THAT(holds.Put("e", kReader),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(holds.Put("x", {.owner = std::string(1000, 'x')}),
               StatusIs(absl::StatusCode::kInvalidArgument));
