@@ -25,7 +25,6 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
@@ -169,7 +168,7 @@ TEST_F(CallTimeoutTest, TheErrorSaysWhereTheCallWas) {
   EXPECT_THAT(work.Get(kLong), IsOkAndHolds(0));
   EXPECT_THAT(desk.Call<&Desk::Note>(2).Get(kLong), IsOk());
   EXPECT_THAT(desk.Call<&Desk::Notes>().Get(kLong),
-              IsOkAndHolds(ElementsAre(2)));
+              IsOkAndHolds(std::vector<int64_t>{2}));
   auto large = driver_.CreateActor<Desk>({.resources = {.cpu = 100}});
   ASSERT_THAT(large, IsOk());
   EXPECT_THAT(large->With({.timeout = absl::Seconds(2)})
@@ -201,10 +200,10 @@ TEST_F(CallTimeoutTest, WhatIsTooLateNeverRunsThoughItsCallerStandsStill) {
   EXPECT_TRUE(
       Eventually([&] { return Inspect(desk).calls_waiting() == 0; }, kLong));
   ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGCONT), 0);
-  EXPECT_THAT(ends.Get(kLong),
-              IsOkAndHolds(ElementsAre("DEADLINE_EXCEEDED", "2", "3")));
+  EXPECT_THAT(ends.Get(kLong), IsOkAndHolds(std::vector<std::string>{
+                                   "DEADLINE_EXCEEDED", "2", "3"}));
   EXPECT_THAT(desk.Call<&Desk::Notes>().Get(kLong),
-              IsOkAndHolds(ElementsAre(2, 3)));
+              IsOkAndHolds(std::vector<int64_t>{2, 3}));
 }
 
 TEST_F(CallTimeoutTest, AQueuedCallThatIsTooLateLeavesTheQueue) {
