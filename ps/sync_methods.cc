@@ -1,7 +1,6 @@
 // The methods of ParameterServer that synchronise: pull, aggregate, and what is
 // noted of it.
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
