@@ -91,6 +91,7 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
                      ", which creates it, is dead: ", creator->info.cause()));
   }
   MR_RETURN_IF_ERROR(CheckGroupOf(spec, request));
+  const absl::Status room = CheckRoomToWait(waiting_actors_, "actors");
   if (!spec.name().empty()) {
     const Actor* holder = FindByName(spec.name(), spec.actor_namespace());
     if (holder != nullptr && spec.get_if_exists() &&
@@ -103,8 +104,10 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
           "': ", holder->info.class_name(), " (", holder->info.actor_id(),
           ", job ", holder->info.job_id(), ")"));
     }
+    MR_RETURN_IF_ERROR(room);
     names_[{spec.actor_namespace(), spec.name()}] = spec.actor_id();
   }
+  MR_RETURN_IF_ERROR(room);
   auto actor = std::make_unique<Actor>();
   actor->spec = std::make_shared<v1::ActorSpec>(spec);
   actor->request = request;

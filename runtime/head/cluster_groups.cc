@@ -80,6 +80,11 @@ void ClusterState::CreatePlacementGroup(const v1::PlacementGroupSpec& spec,
           "the detached actor ", actor_id, ", which creates it, is dead")));
     });
   }
+  if (absl::Status room = CheckRoomToWait(
+          static_cast<int64_t>(group_queue_.size()), "placement groups");
+      !room.ok()) {
+    return Reply([done = std::move(done), room] { done(room); });
+  }
   Group& group = groups_[id];
   group.spec = spec;
   for (const ResourceSet& bundle : *bundles) {

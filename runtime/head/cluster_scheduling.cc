@@ -147,6 +147,16 @@ void ClusterState::NodeChanged(const Node& node, bool gained) {
 
 // --- Who waits.
 
+absl::Status ClusterState::CheckRoomToWait(int64_t waiting,
+                                           absl::string_view what) const {
+  if (waiting < options_.max_waiting) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      waiting, " ", what,
+      " wait for room in the cluster already, which is the head's limit "
+      "(miniray start --head --max_waiting): see miniray status for what they "
+      "wait for, and create more when some have started"));
+}
+
 void ClusterState::Enqueue(Actor* actor) {
   const Demand demand = Demand::Of(*actor->spec, actor->request);
   const std::string key = demand.Key();
@@ -166,6 +176,7 @@ void ClusterState::Enqueue(Actor* actor) {
   actor->waits_in = demands;
   const bool first = demands->waiting.empty();
   demands->waiting.emplace(actor->queue_position, actor->info.actor_id());
+  ++waiting_actors_;
   // Behind others, it waits as they do.
   if (first) MakeReady(demands);
 }
@@ -180,6 +191,7 @@ void ClusterState::Dequeue(Actor* actor) {
   const bool ready = demands->ready;
   if (ready) ready_.erase({demands->waiting.begin()->first, demands});
   demands->waiting.erase(actor->queue_position);
+  --waiting_actors_;
   demands->ready = false;
   if (demands->waiting.empty()) {
     blocked_.erase(demands);

@@ -59,6 +59,9 @@ class ClusterState {
     absl::Duration reconnect_timeout = absl::Seconds(60);
     absl::Duration session_life = absl::Minutes(5);
     absl::Duration max_reconnect_pause = absl::Seconds(1);
+    // As many actors, placement groups and submitted jobs may wait, each; what
+    // would be one more is refused with RESOURCE_EXHAUSTED.
+    int64_t max_waiting = 100000;
     std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
     // Told when an actor is dead for good.
     std::function<void(const std::string& actor_id)> actor_ended;
@@ -321,6 +324,8 @@ class ClusterState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NodeChanged(const Node& node, bool gained)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether one more may wait where `waiting` do. `what`: "actors".
+  absl::Status CheckRoomToWait(int64_t waiting, absl::string_view what) const;
   // Lets the actor wait, at the end of the queue; takes it out.
   void Enqueue(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Dequeue(Actor* actor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -504,6 +509,7 @@ class ClusterState {
   std::set<std::pair<int64_t, DemandClass*>> ready_ ABSL_GUARDED_BY(mu_);
   std::set<DemandClass*> blocked_ ABSL_GUARDED_BY(mu_);
   int64_t next_queue_position_ ABSL_GUARDED_BY(mu_) = 1;
+  int64_t waiting_actors_ ABSL_GUARDED_BY(mu_) = 0;
   // Ids of the nodes that changed, and the number of the first change in it.
   std::vector<std::string> node_changes_ ABSL_GUARDED_BY(mu_);
   int64_t node_changes_begin_ ABSL_GUARDED_BY(mu_) = 0;

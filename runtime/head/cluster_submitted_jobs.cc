@@ -43,9 +43,8 @@ void ClusterState::SubmitJob(const v1::JobSpec& spec, JobCallback done) {
       ResourceSet::FromRequest(spec.resources());
   if (!request.ok()) return done(request.status());
   Turn turn(this);
-  const auto [it, is_new] = jobs_.try_emplace(spec.job_id());
-  Job& job = it->second;
-  if (!is_new) {
+  if (const auto it = jobs_.find(spec.job_id()); it != jobs_.end()) {
+    const Job& job = it->second;
     if (job.spec != nullptr && !spec.submission_id().empty() &&
         job.spec->submission_id() == spec.submission_id()) {
       return ReplyJob(job, std::move(done));  // A repeated request.
@@ -57,6 +56,12 @@ void ClusterState::SubmitJob(const v1::JobSpec& spec, JobCallback done) {
           "); choose another job id")));
     });
   }
+  if (absl::Status room = CheckRoomToWait(
+          static_cast<int64_t>(job_queue_.size()), "submitted jobs");
+      !room.ok()) {
+    return Reply([done = std::move(done), room] { done(room); });
+  }
+  Job& job = jobs_[spec.job_id()];
   job.spec = std::make_shared<v1::JobSpec>(spec);
   job.request = *request;
   job.info.set_job_id(spec.job_id());

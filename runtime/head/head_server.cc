@@ -59,6 +59,7 @@ class HeadServerImpl : public HeadServer {
                 .reconnect_timeout = options.reconnect_timeout,
                 .session_life = options.session_life,
                 .max_reconnect_pause = options.max_reconnect_pause,
+                .max_waiting = options.max_waiting,
                 .actor_ended =
                     [this](const std::string& id) { actor_states_.Remove(id); },
                 .store = store_.get()}),

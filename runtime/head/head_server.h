@@ -48,6 +48,9 @@ class HeadServer {
     absl::Duration reconnect_timeout = absl::Seconds(60);
     absl::Duration session_life = absl::Minutes(5);
     absl::Duration max_reconnect_pause = absl::Seconds(1);
+    // As many actors, placement groups and submitted jobs may wait for room,
+    // each; what would be one more is refused with RESOURCE_EXHAUSTED.
+    int64_t max_waiting = 100000;
     // Of all packages together; those least recently used, and needed by no
     // living actor or job, are removed beyond it.
     int64_t package_limit = int64_t{20} << 30;

@@ -250,7 +250,8 @@ TEST_F(KilledHeadTest, EveryFlagThatTunesItIsAsItWas) {
       {"long_life", "75s"},           {"max_reconnect_pause", "760ms"},
       {"max_restart_delay", "78s"},   {"max_state_bytes", "1234567890"},
       {"package_limit", "123456789"}, {"reconnect_timeout", "79s"},
-      {"session_life", "81s"},        {"silence_timeout", "82s"}};
+      {"session_life", "81s"},        {"silence_timeout", "82s"},
+      {"max_waiting", "123"}};
   std::vector<std::string> args;
   for (const std::string& flag : cli::HeadTuningFlags()) {
     ASSERT_TRUE(values.contains(flag)) << "it has no value here: " << flag;

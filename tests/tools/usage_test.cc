@@ -97,6 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
          "goes with --head"},
         {{"start", "--head", "--max_restart_delay=soon"}, "a time, e.g. 10s"},
         {{"start", "--head", "--long_life=-1m"}, "--long_life=-1m"},
+        {{"start", "--head", "--max_waiting=0"},
+         "--max_waiting must be 1 or more"},
         {{"start", "--head", "--reconnect_timeout=0"},
          "--reconnect_timeout=0: must be between 100ms and a year"},
         {{"start", "--head", "--session_life=1ms"}, "--session_life=1ms"},

@@ -34,6 +34,8 @@ ABSL_FLAG(absl::Duration, silence_timeout, miniray::kDefaultSilenceTimeout,
           "A connection whose other end is silent for so long is made anew.");
 ABSL_FLAG(int64_t, max_state_bytes, int64_t{64} << 20,
           "Of the state that one actor saves.");
+ABSL_FLAG(int64_t, max_waiting, 100000,
+          "Actors, placement groups, submitted jobs that may wait, each.");
 ABSL_FLAG(std::string, address, "", "HOST:PORT of the head.");
 ABSL_FLAG(double, num_cpus, 0, "CPUs that the node offers.");
 ABSL_FLAG(double, num_gpus, 0, "GPUs that the node offers.");

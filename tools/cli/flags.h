@@ -26,6 +26,7 @@ ABSL_DECLARE_FLAG(absl::Duration, reconnect_timeout);
 ABSL_DECLARE_FLAG(absl::Duration, session_life);
 ABSL_DECLARE_FLAG(absl::Duration, max_reconnect_pause);
 ABSL_DECLARE_FLAG(int64_t, max_state_bytes);
+ABSL_DECLARE_FLAG(int64_t, max_waiting);
 ABSL_DECLARE_FLAG(std::string, address);
 ABSL_DECLARE_FLAG(double, num_cpus);
 ABSL_DECLARE_FLAG(double, num_gpus);

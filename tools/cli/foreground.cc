@@ -147,6 +147,7 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
                          .reconnect_timeout = options.reconnect_timeout,
                          .session_life = options.session_life,
                          .max_reconnect_pause = options.max_reconnect_pause,
+                         .max_waiting = options.max_waiting,
                          .package_limit = options.package_limit,
                          .max_state_bytes = options.max_state_bytes});
   if (absl::IsUnavailable(head.status())) return Advise(head.status(), advice);

@@ -16,7 +16,7 @@ const std::vector<std::string>& HeadTuningFlags() {
                                    "max_restart_delay",   "long_life",
                                    "reconnect_timeout",   "session_life",
                                    "max_reconnect_pause", "max_state_bytes",
-                                   "package_limit"};
+                                   "package_limit",       "max_waiting"};
   return *flags;
 }
 

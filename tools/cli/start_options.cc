@@ -173,6 +173,10 @@ absl::Status ReadHeadLimits(StartOptions* options) {
   if (options->package_limit < 0) {
     return absl::InvalidArgumentError("--package_limit must not be negative");
   }
+  options->max_waiting = absl::GetFlag(FLAGS_max_waiting);
+  if (options->max_waiting < 1) {
+    return absl::InvalidArgumentError("--max_waiting must be 1 or more");
+  }
   return absl::OkStatus();
 }
 

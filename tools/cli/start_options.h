@@ -40,6 +40,7 @@ struct StartOptions {
   absl::Duration max_reconnect_pause;
   int64_t max_state_bytes = 0;
   int64_t package_limit = 0;
+  int64_t max_waiting = 0;
   bool with_daemon = false;
 
   // Worker daemon.

@@ -58,6 +58,8 @@ A head:
                       20 GiB); those least recently used, and needed by no
                       living actor or job, are removed beyond it
   --max_state_bytes N limit of the state that one actor saves (default 64 MiB)
+  --max_waiting N     as many actors, placement groups and submitted jobs may
+                      wait for room, each; more are refused (default 100000)
 
 A worker daemon:
   --address HOST:PORT of the head

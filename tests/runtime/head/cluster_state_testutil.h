@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TESTS_RUNTIME_HEAD_CLUSTER_STATE_TESTUTIL_H_
 #define MINIRAY_TESTS_RUNTIME_HEAD_CLUSTER_STATE_TESTUTIL_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,6 +130,7 @@ class ClusterStateTest : public ::testing::Test {
     std::construct_at(&state_, OptionsWith(store));
   }
 
+  int64_t max_waiting_ = 100000;  // See RestartWith.
   absl::Time now_ = absl::FromUnixSeconds(1700000000);
   DirectClusterState state_{OptionsWith(nullptr)};
 
@@ -137,6 +139,7 @@ class ClusterStateTest : public ::testing::Test {
     return {.lease = kLease,
             .driver_grace = kGrace,
             .infeasible_timeout = kInfeasible,
+            .max_waiting = max_waiting_,
             .clock = [this] { return now_; },
             .store = store};
   }

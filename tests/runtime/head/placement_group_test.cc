@@ -576,5 +576,19 @@ TEST_F(PlacementGroupTest, GetWaitsForAChange) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(PlacementGroupTest, AsManyAsTheLimitMayWait) {
+  max_waiting_ = 1;
+  RestartWith(nullptr);
+  CreateGroup("g", kPack, {1});
+  EXPECT_THAT(state_.CreatePlacementGroup(GroupSpec("h", kPack, {1})),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("1 placement groups wait"),
+                             HasSubstr("--max_waiting"))));
+  CreateGroup("g", kPack, {1});  // It is not new.
+  AddNode("n", 1);
+  EXPECT_EQ(Group("g").state(), v1::PLACEMENT_GROUP_STATE_CREATED);
+  CreateGroup("h", kPack, {1});
+}
+
 }  // namespace
 }  // namespace miniray

@@ -307,5 +307,39 @@ TEST_F(SchedulingTest, ANameStaysOverARestart) {
   EXPECT_EQ(FindByName("counter")->state(), v1::ACTOR_STATE_RESTARTING);
 }
 
+TEST_F(SchedulingTest, AsManyActorsAsTheLimitMayWait) {
+  max_waiting_ = 2;
+  RestartWith(nullptr);
+  AddNode("n", 1);
+  v1::ActorSpec named = Spec("a");
+  named.set_name("counter");
+  Create(named);  // Runs.
+  Create("b");
+  Create("c", 2);
+  EXPECT_THAT(
+      state_.CreateActor(Spec("d")),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("2 actors wait"), HasSubstr("--max_waiting"))));
+  // Neither is new.
+  Create("b");
+  named.set_actor_id("another");
+  named.set_get_if_exists(true);
+  EXPECT_EQ(Create(named).actor_id(), "a");
+  // Nothing is left of what was refused: its name is free.
+  v1::ActorSpec refused = Spec("d");
+  refused.set_name("name");
+  EXPECT_THAT(state_.CreateActor(refused),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(FindByName("name"), StatusIs(absl::StatusCode::kNotFound));
+  // One that runs now, or is no more, does not wait.
+  Exited("n", "a");
+  EXPECT_EQ(StateOf("b"), v1::ACTOR_STATE_STARTING);
+  Create("d");
+  EXPECT_THAT(state_.CreateActor(Spec("e")),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  ASSERT_THAT(state_.KillActor("c", true), IsOk());
+  Create("e");
+}
+
 }  // namespace
 }  // namespace miniray

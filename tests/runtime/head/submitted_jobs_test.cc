@@ -450,5 +450,17 @@ TEST_F(SubmittedJobsTest, WaitingForAChange) {
   EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(SubmittedJobsTest, AsManyAsTheLimitMayWait) {
+  max_waiting_ = 1;
+  RestartWith(nullptr);
+  ASSERT_THAT(Submit("j"), IsOk());
+  EXPECT_THAT(Submit("k"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                    AllOf(HasSubstr("1 submitted jobs wait"),
+                                          HasSubstr("--max_waiting"))));
+  EXPECT_THAT(Submit("j"), IsOk());  // It is not new.
+  AddNode("n", 1);                   // And runs there.
+  EXPECT_THAT(Submit("k"), IsOk());
+}
+
 }  // namespace
 }  // namespace miniray
