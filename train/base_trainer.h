@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "runtime/base/status_macros.h"
 #include "train/optional_methods.h"
 #include "train/trainer_base.h"
 #include "train/worker_contract.h"
@@ -148,6 +149,15 @@ class BaseTrainer : public TrainerBase {
   void SetNumWorkers(int num_workers) final {
     const absl::MutexLock lock(&mu_);
     workers_.assign(made_.begin(), made_.begin() + num_workers);
+  }
+
+  absl::Status CollectNotes(EpochResult* result) final {
+    if constexpr (internal::HasNotes<Worker>) {
+      if (result->notes.empty()) {
+        MR_ASSIGN_OR_RETURN(result->notes, CallWorkers<&Worker::GetNotes>());
+      }
+    }
+    return absl::OkStatus();
   }
 
   bool WorkersHaveCheckpoints() const final {

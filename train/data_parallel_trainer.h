@@ -36,6 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "ps/parameter_server.h"
 #include "train/base_trainer.h"
@@ -132,28 +133,19 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
                   "the worker class needs `train::Metrics EvaluateShard(int "
                   "shard, int num_shards)` (or absl::StatusOr of it), listed "
                   "in its MINIRAY_ACTOR");
-    if (this->workers().empty()) {
-      return absl::FailedPreconditionError(
-          "there are no workers to evaluate before Train, nor after Shutdown");
-    }
-    if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
-    const int num_shards = static_cast<int>(this->workers().size());
-    std::vector<ObjectRef<Metrics>> refs(num_shards);
-    MR_RETURN_IF_ERROR(this->CallAndAwait("EvaluateShard", [&](int shard) {
-      const ActorHandle<Worker>& worker = this->workers()[shard];
-      if constexpr (internal::HasConfigEvaluateShard<Worker>) {
-        refs[shard] = worker.template Call<&Worker::EvaluateShard>(
-            shard, num_shards, this->config());
-      } else {
-        refs[shard] =
-            worker.template Call<&Worker::EvaluateShard>(shard, num_shards);
-      }
-      return refs[shard].state();
-    }));
-    MR_ASSIGN_OR_RETURN(const std::vector<Metrics> shards, GetAll(refs));
-    absl::StatusOr<Metrics> metrics = MergeEvaluation(shards);
-    if (!metrics.ok()) return Annotate(metrics.status(), "evaluation");
-    return metrics;
+    return EvaluateWith(this->config());
+  }
+
+  // The same with test data of that name: EvaluateShard finds it in its config,
+  // as "data_set".
+  absl::StatusOr<Metrics> Evaluate(absl::string_view data_set) {
+    static_assert(internal::HasConfigEvaluateShard<Worker>,
+                  "the worker class needs `train::Metrics EvaluateShard(int "
+                  "shard, int num_shards, const train::Config& config)` (or "
+                  "absl::StatusOr of it), listed in its MINIRAY_ACTOR");
+    Config config = this->config();
+    config.Set("data_set", std::string(data_set));
+    return EvaluateWith(config);
   }
 
  protected:
@@ -218,6 +210,13 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
             "are dealt anew");
       }
     }
+    if (this->options().sharding.has_value() &&
+        internal::ShardCallOf<Worker>() != internal::ShardCall::kWithConfig) {
+      return absl::InvalidArgumentError(
+          "sharding is set, and the worker class has no `LoadDataShard(int "
+          "shard_id, int num_shards, const train::Config& config)` that would "
+          "read it with train::ShardingFromConfig(config)");
+    }
     if (this->options().sync_every > 0 && !internal::HasTrainSteps<Worker>) {
       return absl::InvalidArgumentError(
           "sync_every is set, and the worker class has no `train::Metrics "
@@ -237,6 +236,31 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
           "EvaluateShard(int shard, int num_shards)`");
     }
     return sync_.Check();
+  }
+
+  absl::StatusOr<Metrics> EvaluateWith(const Config& config) {
+    if (this->workers().empty()) {
+      return absl::FailedPreconditionError(
+          "there are no workers to evaluate before Train, nor after Shutdown");
+    }
+    if (this->needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
+    const int num_shards = static_cast<int>(this->workers().size());
+    std::vector<ObjectRef<Metrics>> refs(num_shards);
+    MR_RETURN_IF_ERROR(this->CallAndAwait("EvaluateShard", [&](int shard) {
+      const ActorHandle<Worker>& worker = this->workers()[shard];
+      if constexpr (internal::HasConfigEvaluateShard<Worker>) {
+        refs[shard] = worker.template Call<&Worker::EvaluateShard>(
+            shard, num_shards, config);
+      } else {
+        refs[shard] =
+            worker.template Call<&Worker::EvaluateShard>(shard, num_shards);
+      }
+      return refs[shard].state();
+    }));
+    MR_ASSIGN_OR_RETURN(const std::vector<Metrics> shards, GetAll(refs));
+    absl::StatusOr<Metrics> metrics = MergeEvaluation(shards);
+    if (!metrics.ok()) return Annotate(metrics.status(), "evaluation");
+    return metrics;
   }
 
   absl::StatusOr<EpochResult> TrainInPieces(int epoch) {
@@ -374,10 +398,11 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
 
   // To all workers, or to this one alone.
   absl::Status DealData(std::optional<int> only = std::nullopt) {
-    return this->AwaitWorkers(CallLoadDataShard(this->worker_handles(),
-                                                internal::ShardCallOf<Worker>(),
-                                                this->config(), only),
-                              "LoadDataShard");
+    return this->AwaitWorkers(
+        CallLoadDataShard(this->worker_handles(),
+                          internal::ShardCallOf<Worker>(),
+                          ConfigForData(this->options(), this->config()), only),
+        "LoadDataShard");
   }
 
   absl::Status AfterWorkers() final {

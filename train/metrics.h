@@ -14,6 +14,9 @@ namespace miniray::train {
 // By name, e.g. {"loss", 0.3}.
 using Metrics = std::map<std::string, double>;
 
+// What else a worker has to tell of an epoch, by name: {"best game", "7-3"}.
+using Notes = std::map<std::string, std::string>;
+
 // The metric that says how many samples a worker's other metrics stand for.
 inline constexpr char kSamplesMetric[] = "samples";
 

@@ -19,6 +19,10 @@
 //   void SnapshotWeights();
 //   void ApplyWeights(bool trained);
 //
+//   // What of the epoch is no number: called once it is trained, before the
+//   // synchronisation; EpochResult::notes has it.
+//   train::Notes GetNotes();
+//
 //   // For WorkerProgress: how far the epoch is. Runs in a thread of its own
 //   // beside the other methods, so it must bear that; EpochMeter and
 //   // TrainLoop::Now do.
@@ -72,6 +76,16 @@ concept HasTrainSteps = miniray::internal::IsActor<W> &&
     kThreeIntegers<ArgumentsOf<&W::TrainSteps>>;
 
 template <class W>
+concept NamesGetNotes = requires {
+  &W::GetNotes;
+};
+
+template <class W>
+concept HasNotes = miniray::internal::IsActor<W> && Listed<W, &W::GetNotes>() &&
+    std::is_same_v<ResultOf<&W::GetNotes>, Notes> &&
+    std::is_same_v<ArgumentsOf<&W::GetNotes>, std::tuple<>>;
+
+template <class W>
 concept HasProgress = miniray::internal::IsActor<W> &&
     Listed<W, &W::GetProgress>() &&
     std::is_same_v<ResultOf<&W::GetProgress>, Progress> &&
@@ -109,6 +123,8 @@ concept OverlapIsFine = !NamesOverlap<W> || HasOverlap<W>;
 template <class W>
 concept EvaluateShardIsFine = !NamesEvaluateShard<W> || HasEvaluateShard<W>;
 template <class W>
+concept NotesAreFine = !NamesGetNotes<W> || HasNotes<W>;
+template <class W>
 concept TrainStepsIsFine = !NamesTrainSteps<W> || HasTrainSteps<W>;
 
 // Says what is wrong with a method that a class has.
@@ -123,6 +139,9 @@ struct RequireOptionalMethods {
                 "the worker class's TrainSteps must be `train::Metrics "
                 "TrainSteps(int epoch, int64_t first, int64_t count)` (or "
                 "absl::StatusOr of it), and listed in its MINIRAY_ACTOR");
+  static_assert(!miniray::internal::IsActor<W> || NotesAreFine<W>,
+                "the worker class's GetNotes must be `train::Notes GetNotes()` "
+                "(or absl::StatusOr of it), and listed in its MINIRAY_ACTOR");
   static_assert(!miniray::internal::IsActor<W> || OverlapIsFine<W>,
                 "the worker class needs all of `void SnapshotWeights()`, `void "
                 "ApplyWeights(bool trained)` (absl::Status serves too) and "

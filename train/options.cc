@@ -1,5 +1,7 @@
 #include "train/options.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "train/run_folder.h"
@@ -36,6 +38,19 @@ absl::Status CheckOverlap(const TrainerOptions& options) {
 }
 
 }  // namespace
+
+Config ConfigForData(const TrainerOptions& options, const Config& config) {
+  Config for_data = config;
+  if (options.sharding.has_value() && !config.Has(kShardingOption)) {
+    for_data.Set(kShardingOption,
+                 std::string(ShardMethodName(*options.sharding)));
+    if (!config.Has(kShardingSeedOption)) {
+      for_data.Set(kShardingSeedOption,
+                   static_cast<int64_t>(options.sharding_seed));
+    }
+  }
+  return for_data;
+}
 
 absl::Status Validate(const TrainerOptions& options) {
   if (options.num_workers < 1) {

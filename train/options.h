@@ -16,6 +16,7 @@
 #include "train/callback.h"
 #include "train/checkpoint_config.h"
 #include "train/failure_config.h"
+#include "train/sharding.h"
 
 namespace miniray::train {
 
@@ -58,6 +59,13 @@ struct TrainerOptions {
   std::vector<std::shared_ptr<Callback>> callbacks;
 
   // DataParallelTrainer only:
+  // Which items a worker trains on. Workers then have LoadDataShard with a
+  // Config, and call ShardingFromConfig (sharding.h), where they set labels for
+  // kByClass, or the function for kFunction. Not set: their own choice, and
+  // that of the config's "sharding" and "sharding_seed", which come before
+  // these.
+  std::optional<ShardMethod> sharding;
+  uint64_t sharding_seed = 0;
   // Epochs from one synchronisation to the next. Larger is cheaper, and lets
   // the workers' models drift further apart.
   int sync_interval = 1;
@@ -96,6 +104,9 @@ struct RunOptions {
 inline bool IsElastic(const TrainerOptions& options) {
   return options.max_workers > options.num_workers;
 }
+
+// The config as LoadDataShard gets it: with the options' sharding.
+Config ConfigForData(const TrainerOptions& options, const Config& config);
 
 // INVALID_ARGUMENT with the field and what it may be.
 absl::Status Validate(const TrainerOptions& options);

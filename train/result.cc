@@ -77,6 +77,7 @@ Json JsonOf(const EpochResult& epoch) {
                {"timing", JsonOf(epoch.timing)},
                {"synced", epoch.synced}};
   if (epoch.synced) json["sync"] = JsonOf(epoch.sync);
+  if (!epoch.notes.empty()) json["notes"] = epoch.notes;
   return json;
 }
 
@@ -137,6 +138,7 @@ EpochResult EpochOf(const Json& json) {
   }
   json.at("synced").get_to(epoch.synced);
   if (epoch.synced) epoch.sync = SyncOf(json.at("sync"));
+  if (json.contains("notes")) json.at("notes").get_to(epoch.notes);
   return epoch;
 }
 

@@ -39,14 +39,18 @@ struct EpochResult {
   Metrics min;
   Metrics max;
   std::vector<Metrics> per_worker;  // By worker, as they reported them.
-  double seconds = 0;               // Synchronisation included.
+  // By worker, where the class has GetNotes (optional_methods.h), or the
+  // trainer's own TrainEpoch fills them.
+  std::vector<Notes> notes;
+  double seconds = 0;   // Synchronisation included.
   Timing timing;        // What is left of `seconds` is the trainer's own.
   bool synced = false;  // Synchronised in or after this epoch.
   // If synced; see AddSync for more than one.
   ps::SyncResult sync;
 
-  // One line of JSON, whose fields are those above; "sync" only if synced.
-  // Numbers that are not finite are the strings "NaN", "Infinity", "-Infinity".
+  // One line of JSON, whose fields are those above; "sync" only if synced,
+  // "notes" only if there are any. Numbers that are not finite are the strings
+  // "NaN", "Infinity", "-Infinity".
   std::string ToJson() const;
   // The other way. Errors: INVALID_ARGUMENT, it is no such line.
   static absl::StatusOr<EpochResult> FromJson(absl::string_view line);

@@ -170,8 +170,9 @@ absl::StatusOr<std::vector<int64_t>> ShardItems(int64_t num_items, int shard_id,
 absl::StatusOr<Sharding> ShardingFromConfig(const ps::OptionMap& config) {
   Sharding sharding;
   MR_ASSIGN_OR_RETURN(const std::string name,
-                      config.GetString("sharding", kNames[0]));
-  MR_ASSIGN_OR_RETURN(const int64_t seed, config.GetInt("sharding_seed", 0));
+                      config.GetString(kShardingOption, kNames[0]));
+  MR_ASSIGN_OR_RETURN(const int64_t seed,
+                      config.GetInt(kShardingSeedOption, 0));
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) {
     return absl::InvalidArgumentError(

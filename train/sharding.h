@@ -85,6 +85,9 @@ absl::StatusOr<std::vector<int64_t>> ShardItems(int64_t num_items, int shard_id,
                                                 int num_shards,
                                                 const Sharding& sharding);
 
+inline constexpr char kShardingOption[] = "sharding";
+inline constexpr char kShardingSeedOption[] = "sharding_seed";
+
 // Returns what the options "sharding" (a method's name; "contiguous" if not
 // set) and "sharding_seed" (0) say. With "by_class" and "function", labels and
 // function remain to be set. Errors: INVALID_ARGUMENT, no such method, or an

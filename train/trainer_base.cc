@@ -215,6 +215,7 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   MarkTrained();
   timing_.compute = timing_.wait = 0;  // Of calls between epochs.
   MR_ASSIGN_OR_RETURN(EpochResult result, TrainEpoch(epoch));
+  MR_RETURN_IF_ERROR(CollectNotes(&result));
   result.epoch = epoch;
   result.timing = {.compute = timing_.compute, .wait = timing_.wait};
   const bool last = epoch + 1 >= EpochsToTrain(epoch + 1);

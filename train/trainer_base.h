@@ -206,6 +206,8 @@ class TrainerBase {
   virtual absl::Status AfterGrowth(int first_new) { return absl::OkStatus(); }
   // The workers are the first so many that MakeWorker has made last.
   virtual void SetNumWorkers(int num_workers) = 0;
+  // What the workers have to tell of an epoch besides metrics.
+  virtual absl::Status CollectNotes(EpochResult* result) = 0;
   virtual bool WorkersHaveProgress() const = 0;
   virtual bool WorkersHaveCheckpoints() const = 0;
   // The parameter server's state, where there is one.

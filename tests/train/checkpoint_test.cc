@@ -30,6 +30,7 @@ Checkpoint SomeCheckpoint() {
       .min = {{"loss", -INFINITY}},
       .max = {{"loss", INFINITY}},
       .per_worker = {{{"loss", NAN}}, {{"loss", 1e-300}}},
+      .notes = {{{"best", "7-3"}}, {}},
       .seconds = 1.5,
       .timing = {.compute = 1, .wait = 0.25, .sync = 0.125, .checkpoint = 0.5}};
   EpochResult second{.epoch = 1, .metrics = {{"loss", 0.7}}, .synced = true};
@@ -63,6 +64,7 @@ TEST(CheckpointTest, IsReadAsItWasWritten) {
   EXPECT_EQ(read->history[0].metrics.at("loss"), 0.1 + 0.2);
   EXPECT_TRUE(std::isnan(read->history[0].per_worker[0].at("loss")));
   EXPECT_EQ(read->history[0].max.at("loss"), INFINITY);
+  EXPECT_EQ(read->history[0].notes, checkpoint.history[0].notes);
   EXPECT_EQ(read->history[1].sync.bytes, int64_t{1} << 40);
 
   const auto described = DescribeCheckpoint(temp / "checkpoint_000002");

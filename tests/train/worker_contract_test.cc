@@ -89,9 +89,11 @@ struct WithOptional : Minimal {
     return Metrics();
   }
   Progress GetProgress() const { return {}; }
+  absl::StatusOr<Notes> GetNotes() { return Notes(); }
 };
 MINIRAY_ACTOR(WithOptional, Constructor<>, &WithOptional::EvaluateShard,
-              &WithOptional::TrainSteps, &WithOptional::GetProgress);
+              &WithOptional::TrainSteps, &WithOptional::GetProgress,
+              &WithOptional::GetNotes);
 
 struct WithConfigEvaluation : Minimal {
   absl::StatusOr<Metrics> EvaluateShard(int, int, const Config&) {
@@ -104,10 +106,11 @@ MINIRAY_ACTOR(WithConfigEvaluation, Constructor<>,
 struct WithWrongOptional : Minimal {
   double EvaluateShard(int, int) { return 0; }
   Metrics TrainSteps(int, int64_t) { return {}; }
+  std::string GetNotes() { return ""; }
 };
 MINIRAY_ACTOR(WithWrongOptional, Constructor<>,
-              &WithWrongOptional::EvaluateShard,
-              &WithWrongOptional::TrainSteps);
+              &WithWrongOptional::EvaluateShard, &WithWrongOptional::TrainSteps,
+              &WithWrongOptional::GetNotes);
 
 struct WithOverlap : Minimal {
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() {
@@ -149,6 +152,7 @@ TEST(WorkerContractTest, KnowsWhatElseAWorkerHas) {
   EXPECT_FALSE(internal::HasConfigEvaluateShard<WithOptional>);
   EXPECT_TRUE(internal::HasTrainSteps<WithOptional>);
   EXPECT_TRUE(internal::HasProgress<WithOptional>);
+  EXPECT_TRUE(internal::HasNotes<WithOptional>);
   EXPECT_TRUE(internal::HasEvaluateShard<WithConfigEvaluation>);
   EXPECT_TRUE(internal::HasConfigEvaluateShard<WithConfigEvaluation>);
 
@@ -165,6 +169,9 @@ TEST(WorkerContractTest, KnowsWhatElseAWorkerHas) {
   EXPECT_FALSE(internal::HasProgress<Minimal>);
   EXPECT_FALSE(internal::EvaluateShardIsFine<WithWrongOptional>);
   EXPECT_FALSE(internal::TrainStepsIsFine<WithWrongOptional>);
+  EXPECT_FALSE(internal::HasNotes<Minimal>);
+  EXPECT_TRUE(internal::NotesAreFine<Minimal>);
+  EXPECT_FALSE(internal::NotesAreFine<WithWrongOptional>);
 }
 
 TEST(WorkerContractTest, KnowsHowAWorkerTakesItsShard) {
