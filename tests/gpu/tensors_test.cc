@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/tensor/on_device.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "tests/gpu/gpu.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -30,6 +31,10 @@ class GpuActor {
     arrived_ = value.device().str();
     value_ = value.to(torch::kCUDA);
   }
+  void SetThere(const OnDevice<at::Tensor>& value) {
+    arrived_ = value.value.device().str();
+    value_ = value.value;
+  }
   std::string Arrived() { return arrived_; }
   // On the GPU as it is returned.
   at::Tensor Double() { return value_ * 2; }
@@ -48,8 +53,8 @@ class GpuActor {
   std::string arrived_;
 };
 MINIRAY_ACTOR(GpuActor, Constructor<>, &GpuActor::Device, &GpuActor::GpuIds,
-              &GpuActor::Set, &GpuActor::Arrived, &GpuActor::Double,
-              &GpuActor::State);
+              &GpuActor::Set, &GpuActor::SetThere, &GpuActor::Arrived,
+              &GpuActor::Double, &GpuActor::State);
 
 namespace {
 
@@ -101,6 +106,19 @@ TEST_F(GpuTensorsTest, TensorsComeAndGoByValue) {
     const auto twice = actor->Call<&GpuActor::Double>().Get();
     ASSERT_THAT(twice, IsOk());
     EXPECT_TRUE(twice->is_cpu());
+    EXPECT_TRUE(twice->equal(sent.cpu() * 2));
+  }
+}
+
+TEST_F(GpuTensorsTest, TheyArriveWhereTheMethodSays) {
+  auto actor = Create(1);
+  ASSERT_THAT(actor, IsOk());
+  for (const at::Tensor& sent :
+       {torch::rand({3}), torch::rand({1000, 1000}, gpu_)}) {
+    ASSERT_THAT(actor->Call<&GpuActor::SetThere>(sent).Get(), IsOk());
+    EXPECT_EQ(*actor->Call<&GpuActor::Arrived>().Get(), "cuda:0");
+    const auto twice = actor->Call<&GpuActor::Double>().Get();
+    ASSERT_THAT(twice, IsOk());
     EXPECT_TRUE(twice->equal(sent.cpu() * 2));
   }
 }

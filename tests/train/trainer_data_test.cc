@@ -154,8 +154,8 @@ TEST_F(TrainerDataTest, TheOptionsSayHowDataAreDealt) {
   options.sharding_seed = 7;
   std::vector<std::string> expected;
   for (const int shard : {0, 1}) {
-    const auto items = ShardItems(
-        10, shard, 2, {.method = ShardMethod::kShuffled, .seed = 7});
+    const auto items =
+        ShardItems(10, shard, 2, {.method = ShardMethod::kShuffled, .seed = 7});
     ASSERT_THAT(items, IsOk());
     expected.push_back(absl::StrJoin(*items, " "));
   }
