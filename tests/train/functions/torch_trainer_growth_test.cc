@@ -8,10 +8,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ATen/ATen.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
@@ -20,6 +24,7 @@
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/functions/walk.h"
 #include "tests/train/node_process.h"
+#include "train/data/dataset.h"
 #include "train/functions/torch_trainer.h"
 
 namespace miniray::train {
@@ -97,6 +102,33 @@ void ExpectWhole(const Result& result) {
       absl::StrSplit(text, '\n', absl::SkipEmpty());
   EXPECT_THAT(lines, SizeIs(result.history.size()));
 }
+
+constexpr int kRows = 20000;  // Of the values 0, 1, 2, ...
+
+// Reads the data set "rows" from where the checkpoint ends, with a report of
+// what this rank has seen for each batch, or ("to_end") one for all.
+void ReadAlong(Context& ctx) {
+  DatasetShard shard = ctx.GetDatasetShard("rows");
+  if (const CheckpointFiles* files = ctx.GetCheckpoint()) {
+    const absl::Status restored = shard.Restore(files->at("data"));
+    if (!restored.ok()) throw DatasetError(restored);
+  }
+  const bool to_end = ctx.config<int64_t>("to_end") != 0;
+  Metrics seen = {{"count", 0}, {"sum", 0}, {"squares", 0}};
+  for (const Batch& batch :
+       shard.IterBatches({.batch_size = 4, .tail = Tail::kUneven})) {
+    const at::Tensor x = batch["x"].to(at::kDouble);
+    seen["count"] += static_cast<double>(batch.size());
+    seen["sum"] += x.sum().item<double>();
+    seen["squares"] += x.square().sum().item<double>();
+    if (to_end) continue;
+    absl::SleepFor(absl::Milliseconds(20));  // So that nodes join in time.
+    ctx.Report(std::exchange(seen, {{"count", 0}, {"sum", 0}, {"squares", 0}}),
+               {{"data", shard.State()}});
+  }
+  if (to_end) ctx.Report(std::move(seen));
+}
+MINIRAY_TRAIN_FUNC(ReadAlong);
 
 class TorchTrainerGrowthTest : public ::testing::Test {
  protected:
@@ -212,6 +244,42 @@ TEST_F(TorchTrainerGrowthTest, ItGrowsWhileItTrainsWhenANodeJoins) {
     node.reset();
     AwaitNodes(1);
   }
+}
+
+TEST_F(TorchTrainerGrowthTest, WhatIsLeftOfADataSetIsDealtToThoseThatCame) {
+  TorchTrainerOptions options = Options(1, 3);
+  options.config = {{"to_end", 0}};
+  const absl::StatusOr<Dataset> rows = Dataset::FromTensors(
+      {{"x", at::arange(kRows, at::kFloat)}}, {.rows_per_block = 8});
+  ASSERT_THAT(rows, IsOk());
+  options.datasets = {{"rows", *rows}};
+  std::unique_ptr<NodeProcess> node;
+  int grown = -1;
+  events_->at_report = [&](TrainContext& context, const EpochResult& result) {
+    if (result.epoch == 2) node = Node("a", 2);
+    StopBehind(3, context, result, &grown);
+  };
+  TorchTrainer trainer(ReadAlong, options);
+  auto result = trainer.Fit();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(Sizes(*result), ElementsAre(1, 3));
+  // The rest, by as many as there are now.
+  events_->at_report = nullptr;
+  options.config.Set("to_end", 1);
+  TorchTrainer rest(ReadAlong, options);
+  result = rest.Fit();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_GT(result->history.size(), static_cast<size_t>(grown));
+  Metrics total;
+  for (const EpochResult& epoch : result->history) {
+    for (const Metrics& rank : epoch.per_worker) {
+      for (const auto& [name, value] : rank) total[name] += value;
+    }
+  }
+  constexpr double kLast = kRows - 1;
+  EXPECT_EQ(total["count"], kRows);
+  EXPECT_EQ(total["sum"], kLast * kRows / 2);
+  EXPECT_EQ(total["squares"], kLast * kRows * (2 * kLast + 1) / 6);
 }
 
 TEST_F(TorchTrainerGrowthTest, ItGrowsAgainAndShrinksWhenANodeIsLost) {
