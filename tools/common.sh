@@ -15,6 +15,14 @@ die() {
   exit 1
 }
 
+# Bazel, in the output folder that MINIRAY_OUTPUT_BASE names, if it does. Work
+# trees that share one build one after the other, and the next compiles only
+# what differs from the last: there Bazel knows which headers a file really
+# includes, which the disk cache does not.
+bazel() {
+  command bazel ${MINIRAY_OUTPUT_BASE:+"--output_base=${MINIRAY_OUTPUT_BASE}"} "$@"
+}
+
 # Memory that this machine or container may use, in MiB.
 memory_mib() {
   local kib limit file
