@@ -271,6 +271,22 @@ TEST_F(ElasticTest, ShrinksWhenANodeLeavesAndGrowsAgain) {
   }
 }
 
+TEST_F(ElasticTest, WithoutACheckpointFewerBeginAnew) {
+  std::unique_ptr<NodeProcess> node = Node("a", 2);
+  ElasticTrainer trainer(Options(1, 3));
+  std::vector<int> first_epochs;  // With how many workers each was trained.
+  trainer.at_epoch_end = [&](int epoch, int num_workers) {
+    if (epoch == 0) first_epochs.push_back(num_workers);
+    if (epoch == 3) node.reset();  // Killed.
+    return false;
+  };
+  const auto result = trainer.Train({.epochs = 6});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(first_epochs, ElementsAre(3, 1));
+  EXPECT_THAT(Check(result->history), ElementsAre(1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(result->failures, Not(IsEmpty()));
+}
+
 // Synchronised every second epoch, and every step; and evaluated then, each
 // worker its share. A checkpoint is one of a synchronised epoch, so that what
 // is trained again is what it was.
