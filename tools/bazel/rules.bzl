@@ -102,6 +102,14 @@ def mr_cc_plugin(name, srcs, deps = [], copts = [], testonly = False, **kwargs):
         **kwargs
     )
 
+    # So that `bazel build //my:name` builds it.
+    native.alias(
+        name = name,
+        actual = ":lib%s.so" % name,
+        testonly = testonly,
+        visibility = kwargs.get("visibility"),
+    )
+
 def _generated(label):
     """The label of the rule behind an mr_proto_library's label."""
     if ":" in label:
