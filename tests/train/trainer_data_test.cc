@@ -217,3 +217,5 @@ TEST_F(TrainerDataTest, NotesStandInTheHistoryByWorker) {
 
 }  // namespace
 }  // namespace miniray::train
+
+TEST_CLUSTER_MAIN()
