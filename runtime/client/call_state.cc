@@ -119,7 +119,7 @@ void CallState::Hold(std::shared_ptr<void> hold) {
 
 bool CallState::holds() const {
   absl::MutexLock lock(&mu_);
-  return hold_ != nullptr;
+  return hold_.use_count() > 0;  // It may own nothing but its deleter.
 }
 
 absl::StatusOr<FetchedValue> CallState::WaitAndFetch(absl::Duration timeout,

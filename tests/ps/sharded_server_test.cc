@@ -52,6 +52,13 @@ TEST_F(ShardedServerTest, EveryStrategyHasTheBitsOfOneShard) {
       auto started =
           server.Call<&ParameterServer::StartFromWorkers>(handles_).Get();
       EXPECT_TRUE(started.ok()) << started.status();
+      for (int64_t i = 0; name == "weighted" && i < 7; ++i) {
+        EXPECT_TRUE(server
+                        .Call<&ParameterServer::SetWorkerWeight>(
+                            i, static_cast<double>(i + 1))
+                        .Get()
+                        .ok());
+      }
       for (int step = 0; step < 3; ++step) {
         Train(step);
         const auto result = Sync(server);

@@ -164,6 +164,17 @@ TEST(WaitForAllOrFailureTest, AllDone) {
   EXPECT_THAT(WaitForAllOrFailure({}, absl::ZeroDuration()), IsOk());
 }
 
+TEST(CallStateTest, HoldsWhatIsNothingButADeleter) {
+  bool released = false;
+  auto call = std::make_shared<CallState>("A.B on C");
+  EXPECT_FALSE(call->holds());
+  call->Hold(std::shared_ptr<void>(nullptr, [&](void*) { released = true; }));
+  EXPECT_TRUE(call->holds());
+  EXPECT_FALSE(released);
+  call = nullptr;
+  EXPECT_TRUE(released);
+}
+
 TEST(WaitForAllOrFailureTest, TheFirstFailureIsNotWaitedOver) {
   const Calls calls = NewCalls(3);
   std::thread other([&] { calls[1]->Complete(absl::DataLossError("x")); });
