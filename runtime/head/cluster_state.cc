@@ -209,13 +209,22 @@ void ClusterState::StopWaiting() {
 }
 
 v1::GetClusterStateResponse ClusterState::Snapshot(
-    const std::set<v1::Table>& tables) const {
+    const std::set<v1::Table>& tables,
+    const std::function<bool(const v1::ActorInfo&)>& keep_actor) const {
   absl::MutexLock lock(&mu_);
   v1::GetClusterStateResponse response = SnapshotWithoutActors(tables);
   if (!IsWanted(tables, v1::TABLE_ACTORS)) return response;
-  response.mutable_actors()->Reserve(static_cast<int>(actors_.size()));
+  if (keep_actor == nullptr) {
+    response.mutable_actors()->Reserve(static_cast<int>(actors_.size()));
+  }
   for (const auto& [id, actor] : actors_) {
-    *response.add_actors() = Told(*actor);
+    if (keep_actor == nullptr) {
+      *response.add_actors() = Told(*actor);
+    } else if (IsToldAsKept(*actor)) {
+      if (keep_actor(actor->info)) *response.add_actors() = actor->info;
+    } else if (v1::ActorInfo told = Told(*actor); keep_actor(told)) {
+      *response.add_actors() = std::move(told);
+    }
   }
   return response;
 }

@@ -187,9 +187,12 @@ class ClusterState {
   // free when their processes have ended, the rest at once. Errors: NOT_FOUND.
   void RemovePlacementGroup(const std::string& id, StatusCallback done);
 
-  // The tables asked for; none: all of them.
+  // The tables asked for; none: all of them. keep_actor: of the actors, only
+  // those for which it is true; it must not call back.
   v1::GetClusterStateResponse Snapshot(
-      const std::set<v1::Table>& tables = {}) const;
+      const std::set<v1::Table>& tables = {},
+      const std::function<bool(const v1::ActorInfo&)>& keep_actor =
+          nullptr) const;
   // The same in wire format, many times faster where there are many actors.
   std::string SerializedSnapshot(const std::set<v1::Table>& tables = {}) const;
 

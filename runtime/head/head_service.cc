@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* HeadService::CreateActor(
     grpc::CallbackServerContext* context, const v1::CreateActorRequest* request,
     v1::CreateActorResponse* response) {
   absl::Status status = Admit(*context);
-  if (status.ok() && !packages_->Has(request->spec().package_id())) {
+  if (status.ok() && !packages_->HadLately(request->spec().package_id())) {
     status = absl::FailedPreconditionError(
         "upload the package before an actor of it is created");
   }
@@ -219,7 +219,9 @@ grpc::ServerUnaryReactor* HeadService::GetClusterState(
     bytes = state_->SerializedSnapshot(tables);
     packages.AppendToString(&bytes);
   } else {
-    v1::GetClusterStateResponse state = state_->Snapshot(tables);
+    v1::GetClusterStateResponse state = state_->Snapshot(
+        tables,
+        [&query](const v1::ActorInfo& actor) { return Passes(query, actor); });
     *state.mutable_packages() = std::move(*packages.mutable_packages());
     ApplyQuery(query, &state);
     bytes = state.SerializeAsString();

@@ -12,6 +12,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
@@ -21,6 +22,9 @@ namespace {
 
 // Behind the id, in the name of a file that is being written; then an id.
 constexpr char kUnfinished[] = ".tmp-";
+
+// See HadLately.
+constexpr absl::Duration kLately = absl::Seconds(1);
 
 }  // namespace
 
@@ -90,6 +94,24 @@ bool PackageStore::Has(absl::string_view package_id) const {
          access(path.c_str(), X_OK) == 0;
 }
 
+bool PackageStore::HadLately(absl::string_view package_id) const {
+  const absl::Time now = absl::Now();
+  {
+    absl::MutexLock lock(&mu_);
+    if (seen_id_ == package_id && now - seen_at_ < kLately) return true;
+  }
+  if (!Has(package_id)) return false;
+  absl::MutexLock lock(&mu_);
+  seen_id_ = std::string(package_id);
+  seen_at_ = now;
+  return true;
+}
+
+void PackageStore::ForgetSeen() const {
+  absl::MutexLock lock(&mu_);
+  seen_at_ = absl::InfinitePast();
+}
+
 std::vector<PackageStore::Entry> PackageStore::List() const {
   std::vector<Entry> entries;
   std::error_code error;
@@ -116,6 +138,7 @@ absl::Status PackageStore::Check(absl::string_view package_id) const {
   MR_ASSIGN_OR_RETURN(const std::string hash, Sha256OfFile(path));
   if (hash == package_id) return absl::OkStatus();
   unlink(path.c_str());
+  ForgetSeen();
   return absl::DataLossError(
       absl::StrCat("the head's copy of package ", package_id,
                    " was damaged on its disk and is removed: create the actor "
@@ -138,12 +161,13 @@ void PackageStore::MakeRoom(int64_t max_bytes,
     return a.last_used < b.last_used;
   });
   for (const Entry& entry : entries) {
-    if (total <= max_bytes) return;
+    if (total <= max_bytes) break;
     if (in_use.contains(entry.package_id) || entry.last_used >= recent) {
       continue;
     }
     if (unlink(PathOf(entry.package_id).c_str()) == 0) total -= entry.bytes;
   }
+  ForgetSeen();
 }
 
 void PackageStore::RemoveUnfinished() const {

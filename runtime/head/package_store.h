@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace miniray {
@@ -45,6 +47,8 @@ class PackageStore {
   static bool IsValidId(absl::string_view package_id);
 
   bool Has(absl::string_view package_id) const;
+  // The same, as of the last second: for who asks thousands of times in one.
+  bool HadLately(absl::string_view package_id) const;
 
   struct Entry {
     std::string package_id;
@@ -72,7 +76,14 @@ class PackageStore {
   absl::StatusOr<std::unique_ptr<Writer>> Write(absl::string_view package_id);
 
  private:
+  // One may have gone.
+  void ForgetSeen() const;
+
   const std::string folder_;
+  // The package that HadLately saw last, and when.
+  mutable absl::Mutex mu_;
+  mutable std::string seen_id_ ABSL_GUARDED_BY(mu_);
+  mutable absl::Time seen_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
 // Bytes of one PackageChunk message.

@@ -127,20 +127,26 @@ bool Matches(const Message& record, const FieldDescriptor* field,
   }
 }
 
+bool PassesFilters(const v1::GetClusterStateRequest& request,
+                   const Message& record) {
+  return std::all_of(request.filters().begin(), request.filters().end(),
+                     [&](const v1::Filter& filter) {
+                       const FieldDescriptor* field =
+                           FieldOf(record.GetDescriptor(), filter.field());
+                       return field == nullptr ||
+                              Matches(record, field, filter.value());
+                     });
+}
+
 template <class Record>
 void Filter(const v1::GetClusterStateRequest& request, v1::Table table,
             RepeatedPtrField<Record>* records) {
   if (!Wants(request, table)) return records->Clear();
-  for (const v1::Filter& filter : request.filters()) {
-    const FieldDescriptor* field = FieldOf(RecordOf(table), filter.field());
-    if (field == nullptr) continue;
-    records->erase(std::remove_if(records->begin(), records->end(),
-                                  [&](const Record& record) {
-                                    return !Matches(record, field,
-                                                    filter.value());
-                                  }),
-                   records->end());
-  }
+  records->erase(std::remove_if(records->begin(), records->end(),
+                                [&](const Record& record) {
+                                  return !PassesFilters(request, record);
+                                }),
+                 records->end());
 }
 
 }  // namespace
@@ -186,6 +192,11 @@ absl::Status CheckQuery(const v1::GetClusterStateRequest& request) {
                      "'; fields: ", absl::StrJoin(names, ", ")));
   }
   return absl::OkStatus();
+}
+
+bool Passes(const v1::GetClusterStateRequest& request,
+            const v1::ActorInfo& actor) {
+  return PassesFilters(request, actor);
 }
 
 void ApplyQuery(const v1::GetClusterStateRequest& request,

@@ -15,6 +15,10 @@ bool Wants(const v1::GetClusterStateRequest& request, v1::Table table);
 // value that the field cannot have; says which there are.
 absl::Status CheckQuery(const v1::GetClusterStateRequest& request);
 
+// True if all filters let it pass. REQUIRES: CheckQuery.
+bool Passes(const v1::GetClusterStateRequest& request,
+            const v1::ActorInfo& actor);
+
 // Takes out of `state` what the request does not want. Where several tables are
 // wanted, a filter concerns those that have its field. REQUIRES: CheckQuery.
 void ApplyQuery(const v1::GetClusterStateRequest& request,

@@ -134,6 +134,13 @@ def system_libraries():
         title = "OpenSSL's libssl",
     )
     system_library(
+        name = "jemalloc",
+        deb = "libjemalloc-dev",
+        headers = ["jemalloc/jemalloc.h"],
+        pkg_config = ["jemalloc"],
+        title = "jemalloc",
+    )
+    system_library(
         name = "sqlite3",
         deb = "libsqlite3-dev",
         headers = ["sqlite3.h"],

@@ -19,6 +19,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -422,11 +423,18 @@ class Driver {
     return Drain();
   }
 
-  absl::StatusOr<v1::GetClusterStateResponse> List(v1::Table table) {
+  // state: only actors in it.
+  absl::StatusOr<v1::GetClusterStateResponse> List(
+      v1::Table table, const std::string& state = "") {
     grpc::ClientContext context;
     PrepareContext(&context, "", kPatience);
     v1::GetClusterStateRequest request;
     request.add_tables(table);
+    if (!state.empty()) {
+      v1::Filter* filter = request.add_filters();
+      filter->set_field("state");
+      filter->set_value(state);
+    }
     v1::GetClusterStateResponse response;
     const grpc::Status status =
         stub_->GetClusterState(&context, request, &response);
@@ -434,27 +442,52 @@ class Driver {
     return response;
   }
 
-  // Until so many are ALIVE; or, with 0, until all resources are free.
-  absl::Status WaitForAlive(int count) {
-    const absl::Time deadline = absl::Now() + kPatience;
-    while (absl::Now() < deadline) {
+  // Until no actor waits or starts. Asks for those alone: a list of all of them
+  // would be a part of what is measured.
+  absl::Status WaitUntilUp() {
+    return WaitUntil([this]() -> absl::StatusOr<bool> {
+      for (const char* state : {"starting", "pending"}) {
+        MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse some,
+                            List(v1::TABLE_ACTORS, state));
+        if (some.actors_size() > 0) return false;
+      }
+      return true;
+    });
+  }
+
+  // Until all resources are free.
+  absl::Status WaitUntilIdle() {
+    return WaitUntil([this]() -> absl::StatusOr<bool> {
       MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
-                          List(count > 0 ? v1::TABLE_ACTORS : v1::TABLE_NODES));
-      const auto alive = std::count_if(
-          state.actors().begin(), state.actors().end(), [](const auto& actor) {
-            return actor.state() == v1::ACTOR_STATE_ALIVE;
-          });
-      const bool idle = std::all_of(
+                          List(v1::TABLE_NODES));
+      return std::all_of(
           state.nodes().begin(), state.nodes().end(), [](const auto& node) {
             return node.available().quantity().at("CPU") == kCpusPerDaemon;
           });
-      if (count > 0 ? alive == count : idle) return absl::OkStatus();
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return absl::DeadlineExceededError("not all actors are up");
+    });
+  }
+
+  // Errors: INTERNAL, another number of actors is ALIVE.
+  absl::Status ExpectAlive(int count) {
+    MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
+                        List(v1::TABLE_ACTORS, "alive"));
+    if (state.actors_size() == count) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat(state.actors_size(), " actors are up instead of ", count));
   }
 
  private:
+  static absl::Status WaitUntil(
+      const std::function<absl::StatusOr<bool>()>& reached) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (absl::Now() < deadline) {
+      MR_ASSIGN_OR_RETURN(const bool now, reached());
+      if (now) return absl::OkStatus();
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return absl::DeadlineExceededError("not all actors are up, or gone");
+  }
+
   void Enter() {
     absl::MutexLock lock(&mu_);
     auto room = [this] {
@@ -530,12 +563,13 @@ absl::Status Measure(HeadProcess* head,
     while (*started < placed && absl::Now() - start < kPatience) {
       absl::SleepFor(absl::Milliseconds(1));
     }
-    MR_RETURN_IF_ERROR(driver->WaitForAlive(count));
+    MR_RETURN_IF_ERROR(driver->WaitUntilUp());
     placing += absl::Now() - start;
     placing_cpu += head->CpuTime() - cpu;
+    MR_RETURN_IF_ERROR(driver->ExpectAlive(count));
     if (placing >= absl::Seconds(absl::GetFlag(FLAGS_seconds))) break;
     MR_RETURN_IF_ERROR(driver->KillAll());
-    MR_RETURN_IF_ERROR(driver->WaitForAlive(0));
+    MR_RETURN_IF_ERROR(driver->WaitUntilIdle());
   }
   results->placements_per_second =
       static_cast<double>(placed) / absl::ToDoubleSeconds(placing);

@@ -28,6 +28,30 @@ class ActorLifeTest : public ClusterStateTest {
   std::shared_ptr<FakeLink> link_ = AddNode("n", 4);
 };
 
+TEST_F(ActorLifeTest, ASnapshotKeepsTheActorsThatAreWanted) {
+  Create("a");
+  Started("n", "a");
+  Create("starts");
+  Create("waits", 4);
+  const auto names = [this](const auto& keep) {
+    std::vector<std::string> names;
+    for (const v1::ActorInfo& actor :
+         state_.Snapshot({v1::TABLE_ACTORS}, keep).actors()) {
+      names.push_back(actor.actor_id());
+    }
+    return names;
+  };
+  EXPECT_THAT(names([](const v1::ActorInfo& actor) {
+                return actor.state() == v1::ACTOR_STATE_ALIVE;
+              }),
+              ElementsAre("a"));
+  // As it is told, with the reason why it waits.
+  EXPECT_THAT(
+      names([](const v1::ActorInfo& actor) { return !actor.cause().empty(); }),
+      ElementsAre("waits"));
+  EXPECT_THAT(names(nullptr), ElementsAre("a", "starts", "waits"));
+}
+
 // --- Restarts.
 
 TEST_F(ActorLifeTest, WithoutRestartsTheFirstExitIsTheEnd) {

@@ -115,6 +115,23 @@ TEST_F(PackageStoreTest, APackageThatWasDamagedOnDiskIsFoundAndRemoved) {
   EXPECT_THAT(Store(kAbc, "abc"), IsOk());
 }
 
+TEST_F(PackageStoreTest, WhatItHasRemovedIsNotSeenFromLately) {
+  EXPECT_FALSE(store_.HadLately("../" + folder_.path()));
+  EXPECT_FALSE(store_.HadLately(kAbc));
+  ASSERT_THAT(Store(kAbc, "abc"), IsOk());
+  EXPECT_TRUE(store_.HadLately(kAbc));
+  EXPECT_TRUE(store_.HadLately(kAbc));
+  EXPECT_FALSE(store_.HadLately(kEmpty));
+  store_.MakeRoom(0, {}, absl::InfiniteFuture());
+  EXPECT_FALSE(store_.HadLately(kAbc));
+
+  ASSERT_THAT(Store(kAbc, "abc"), IsOk());
+  EXPECT_TRUE(store_.HadLately(kAbc));
+  std::ofstream(store_.PathOf(kAbc), std::ios::binary) << "abd";
+  EXPECT_THAT(store_.Check(kAbc), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_FALSE(store_.HadLately(kAbc));
+}
+
 TEST_F(PackageStoreTest, AnUnfinishedWriterLeavesNothing) {
   {
     auto writer = store_.Write(kAbc);

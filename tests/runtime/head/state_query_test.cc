@@ -83,6 +83,24 @@ TEST(StateQueryTest, FiltersByAnyKindOfField) {
   EXPECT_EQ(actors({{"state", "dead"}, {"name", "c"}}), "0 0 0 0");
 }
 
+TEST(StateQueryTest, AnActorPassesWhatItsTableIsLeftWith) {
+  const v1::GetClusterStateResponse state = State();
+  for (const Filters& filters :
+       {Filters{{"state", "alive"}}, Filters{{"restarts", "2"}},
+        Filters{{"state", "alive"}, {"detached", "true"}},
+        Filters{{"name", "c"}}, Filters{}}) {
+    const v1::GetClusterStateRequest request =
+        Query({v1::TABLE_ACTORS}, filters);
+    int passes = 0;
+    for (const v1::ActorInfo& actor : state.actors()) {
+      passes += Passes(request, actor);
+    }
+    v1::GetClusterStateResponse left = state;
+    ApplyQuery(request, &left);
+    EXPECT_EQ(passes, left.actors_size());
+  }
+}
+
 TEST(StateQueryTest, AFilterConcernsTheTablesThatHaveItsField) {
   EXPECT_EQ(Left(Query({}, {{"restarts", "0"}})), "1 1 1 0");
   EXPECT_EQ(
