@@ -302,8 +302,11 @@ void ActorTable::OnExit(const std::string& process_key, int wait_status) {
   if (shared != shared_.end() && shared->second == process_key) {
     shared_.erase(shared);
   }
-  std::string cause = process.kill_cause.empty() ? DescribeExit(wait_status)
-                                                 : process.kill_cause;
+  std::string cause = process.kill_cause;
+  if (cause.empty()) {
+    cause = absl::StrCat(DescribeExit(wait_status),
+                         parts_.oom_kills->Explain(wait_status));
+  }
   if (process.actors.size() > 1) {
     absl::StrAppend(&cause, " (the shared process '", process.shared_name,
                     "', which took its ", process.actors.size(),

@@ -30,6 +30,7 @@
 #include "runtime/objects/object_store.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/memory_monitor.h"
+#include "runtime/worker/oom_kills.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
@@ -59,6 +60,7 @@ class ActorTable {
     OutputCapture* capture;
     TemplatePool* templates;
     ObjectStore* objects;
+    OomKills* oom_kills;
   };
 
   ActorTable(Options options, Parts parts);

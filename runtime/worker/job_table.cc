@@ -281,7 +281,11 @@ void JobTable::OnExit(const std::string& job_id, int wait_status) {
                                                  : WEXITSTATUS(wait_status);
   absl::MutexLock lock(&mu_);
   TellStarted(job_id);
-  TellEnd(job_id, exit_code, exit_code == 0 ? "" : DescribeExit(wait_status));
+  TellEnd(job_id, exit_code,
+          exit_code == 0
+              ? ""
+              : absl::StrCat(DescribeExit(wait_status),
+                             parts_.oom_kills->Explain(wait_status)));
 }
 
 void JobTable::TellStarted(const std::string& job_id) {

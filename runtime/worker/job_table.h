@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "proto/head.pb.h"
 #include "runtime/worker/head_link.h"
+#include "runtime/worker/oom_kills.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
@@ -41,6 +42,7 @@ class JobTable {
     PackageCache* packages;
     ProcessSupervisor* supervisor;
     OutputCapture* capture;
+    OomKills* oom_kills;
   };
 
   JobTable(Options options, Parts parts);

@@ -28,6 +28,7 @@
 #include "runtime/worker/log_file.h"
 #include "runtime/worker/log_janitor.h"
 #include "runtime/worker/log_server.h"
+#include "runtime/worker/oom_kills.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
@@ -110,7 +111,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                           .supervisor = supervisor_.get(),
                           .capture = capture_.get(),
                           .templates = templates_.get(),
-                          .objects = objects_.get()});
+                          .objects = objects_.get(),
+                          .oom_kills = &oom_kills_});
     const std::string job_logs = logs + "/jobs";
     MR_RETURN_IF_ERROR(MakeDirectories(job_logs, 0700));
     jobs_ = std::make_unique<JobTable>(
@@ -123,7 +125,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
         JobTable::Parts{.link = &link_,
                         .packages = &packages_,
                         .supervisor = supervisor_.get(),
-                        .capture = capture_.get()});
+                        .capture = capture_.get(),
+                        .oom_kills = &oom_kills_});
     logs_ = std::make_unique<LogServer>(LogServer::Callbacks{
         .find =
             [this, logs](const v1::ReadNodeLog& request) {
@@ -246,6 +249,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   }
 
   void Report(const MemoryReading& reading) {
+    oom_kills_.Look();
     v1::NodeMessage message;
     v1::NodeStats* stats = message.mutable_stats();
     stats->set_memory_used_bytes(reading.used_bytes);
@@ -319,6 +323,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<OutputCapture> capture_;
   std::unique_ptr<ProcessSupervisor> supervisor_;
   std::unique_ptr<TemplatePool> templates_;
+  OomKills oom_kills_;
   std::unique_ptr<ActorTable> actors_;
   std::unique_ptr<JobTable> jobs_;
   std::unique_ptr<LogServer> logs_;

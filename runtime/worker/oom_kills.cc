@@ -1,0 +1,73 @@
+#include "runtime/worker/oom_kills.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray {
+namespace {
+
+// Bounds the memory where a machine kills and kills.
+constexpr int64_t kMost = 1000;
+
+}  // namespace
+
+absl::StatusOr<int64_t> ReadOomKills() {
+  MR_ASSIGN_OR_RETURN(const std::string text, ReadFile("/proc/vmstat"));
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    int64_t count = 0;
+    if (absl::ConsumePrefix(&line, "oom_kill ") &&
+        absl::SimpleAtoi(line, &count)) {
+      return count;
+    }
+  }
+  return absl::NotFoundError("/proc/vmstat has no oom_kill");
+}
+
+OomKills::OomKills(std::function<absl::StatusOr<int64_t>()> read,
+                   std::function<absl::Time()> now)
+    : read_(std::move(read)), now_(std::move(now)) {
+  Look();
+}
+
+void OomKills::Look() {
+  absl::MutexLock lock(&mu_);
+  LookLocked();
+}
+
+void OomKills::LookLocked() {
+  const absl::Time now = now_();
+  const int64_t count = read_().value_or(seen_);
+  if (seen_ >= 0 && count > seen_) {
+    unexplained_.insert(unexplained_.end(),
+                        static_cast<size_t>(std::min(count - seen_, kMost)),
+                        now);
+  }
+  seen_ = count;
+  while (!unexplained_.empty() && unexplained_.front() < now - kMemory) {
+    unexplained_.pop_front();
+  }
+}
+
+std::string OomKills::Explain(int wait_status) {
+  if (!WIFSIGNALED(wait_status) || WTERMSIG(wait_status) != SIGKILL) return "";
+  absl::MutexLock lock(&mu_);
+  LookLocked();
+  if (unexplained_.empty()) return "";
+  unexplained_.pop_front();
+  return "; in those seconds the kernel ended a process of this machine for "
+         "memory, probably this one: give it less to do, or start the node "
+         "with a lower --memory_limit, so that the daemon is faster than the "
+         "kernel";
+}
+
+}  // namespace miniray
