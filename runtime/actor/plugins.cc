@@ -20,9 +20,17 @@
 #include "runtime/base/plugin_abi.h"
 #include "runtime/base/status_macros.h"
 
+// Of the LibTorch that this program was compiled with, as "1.13.1". In
+// runtime/tensor; null in programs without LibTorch, which this library is in,
+// too.
+extern "C" [[gnu::weak]] const char* MinirayLibTorchVersion();
+
 namespace miniray {
 namespace internal {
 namespace {
+
+// As tools/bazel/plugin_libtorch.cc has it.
+constexpr absl::string_view kLibTorchBegin = "<miniray-plugin-libtorch:";
 
 constexpr absl::string_view kUndefined = "undefined symbol: ";
 
@@ -90,13 +98,26 @@ absl::StatusOr<std::string> ReadStart(const std::string& path) {
   return bytes;
 }
 
-// What it was built for; empty: it does not say so.
-absl::string_view AbiOf(absl::string_view file) {
-  constexpr absl::string_view kBegin = MINIRAY_ABI_BEGIN_;
-  const size_t begin = file.find(kBegin);
-  if (begin == absl::string_view::npos) return "";
-  absl::string_view text = file.substr(begin + kBegin.size(), 500);
+// What stands in a file between `begin` and ">"; empty: nothing does.
+absl::string_view TextAfter(absl::string_view file, absl::string_view begin) {
+  const size_t at = file.find(begin);
+  if (at == absl::string_view::npos) return "";
+  const absl::string_view text = file.substr(at + begin.size(), 500);
   return text.substr(0, text.find(MINIRAY_ABI_END_));
+}
+
+// What was built with one LibTorch finds the symbols of another, and crashes:
+// the classes of both have other sizes.
+absl::Status CheckLibTorch(absl::string_view file) {
+  const absl::string_view built = TextAfter(file, kLibTorchBegin);
+  if (built.empty() || MinirayLibTorchVersion == nullptr) {
+    return absl::OkStatus();
+  }
+  const absl::string_view own = MinirayLibTorchVersion();
+  if (built == own) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("it is built for LibTorch ", built,
+                   ", and this program has LibTorch ", own, "; build it anew"));
 }
 
 // "undefined symbol: _ZN3foo3barEv" with the symbol as C++ has it beside it.
@@ -125,7 +146,7 @@ absl::Status Load(const std::string& path, const std::string& name) {
           absl::StrCat("it is built for ", ToString(machine),
                        ", and this machine is ", ToString(own)));
     }
-    const absl::string_view abi = AbiOf(file);
+    const absl::string_view abi = TextAfter(file, MINIRAY_ABI_BEGIN_);
     if (abi.empty()) {
       return absl::FailedPreconditionError(
           "it is no plug-in: it must include runtime/api/miniray.h (see "
@@ -136,6 +157,7 @@ absl::Status Load(const std::string& path, const std::string& name) {
           absl::StrCat("it is built for \"", abi, "\", and this program is \"",
                        MINIRAY_ABI_, "\"; build it anew"));
     }
+    MR_RETURN_IF_ERROR(CheckLibTorch(file));
   }
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) {
     return absl::OkStatus();

@@ -11,12 +11,16 @@
 #include "ps/strategy_registry.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/api/miniray.h"
+#include "runtime/base/files.h"
 #include "tests/ps/tensors.h"
+#include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
+#include "torch/version.h"
 
 namespace miniray::ps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -32,6 +36,32 @@ class Worker {
 MINIRAY_ACTOR(Worker, Constructor<NamedTensors>, &Worker::GetWeights,
               &Worker::SetWeights);
 
+std::string PluginFile() {
+  return absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"),
+                      "/tests/ps/liblower_median.so");
+}
+
+TEST(PluginStrategyTest, OneForAnotherLibTorchIsRefused) {
+  std::string bytes = *ReadFile(PluginFile());
+  const std::string version = absl::StrCat(TORCH_VERSION, ">");
+  const size_t at = bytes.find("<miniray-plugin-libtorch:" + version);
+  ASSERT_NE(at, std::string::npos);
+  bytes[bytes.find(version, at)] = '9';
+  const TempFolder folder;
+  const std::string path = folder.path() + "/libother.so";
+  ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
+
+  const absl::Status status =
+      miniray::internal::LoadPlugin(path, "libother.so");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.ToString(),
+              AllOf(HasSubstr("plug-in libother.so"),
+                    HasSubstr(absl::StrCat("built for LibTorch 9",
+                                           version.substr(1, 3))),
+                    HasSubstr(absl::StrCat("this program has LibTorch ",
+                                           TORCH_VERSION, ";"))));
+}
+
 TEST(PluginStrategyTest, AServerAggregatesWithIt) {
   TestCluster nodes;
   Cluster cluster = nodes.Connect();
@@ -41,9 +71,8 @@ TEST(PluginStrategyTest, AServerAggregatesWithIt) {
       HasSubstr("no synchronisation strategy 'lower_median'"));
 
   // As --plugin does it.
-  const absl::Status loaded = miniray::internal::LoadProgramPlugins(
-      {absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"),
-                    "/tests/ps/liblower_median.so")});
+  const absl::Status loaded =
+      miniray::internal::LoadProgramPlugins({PluginFile()});
   ASSERT_TRUE(loaded.ok()) << loaded;
   std::vector<AnyActorHandle> workers;
   std::vector<ActorHandle<Worker>> handles;

@@ -28,6 +28,9 @@ def _copts(copts):
 # Plug-ins find our symbols in the executable that loads them.
 _EXPORT_SYMBOLS = ["-rdynamic"]
 
+# In every plug-in: what programs look for before they load it.
+_PLUGIN_SRCS = [Label("//tools/bazel:plugin_libtorch.cc")]
+
 # In every program, so that sanitizers find what they need there.
 # A Label is one of this workspace wherever the macro is used.
 _PROGRAM_DEPS = [Label("//tools/bazel:program_support")]
@@ -94,7 +97,7 @@ def mr_cc_plugin(name, srcs, deps = [], copts = [], testonly = False, **kwargs):
     )
     native.cc_binary(
         name = "lib%s.so" % name,
-        srcs = srcs,
+        srcs = srcs + _PLUGIN_SRCS,
         copts = _copts(copts),
         linkshared = True,
         testonly = testonly,
