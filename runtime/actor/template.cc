@@ -125,10 +125,10 @@ absl::Status BecomeActor(const v1::ForkActor& request,
 }
 
 // Forks an actor whose parent, ended, leaves it to the daemon. That parent is a
-// process in between, by vfork: to copy a process that has LibTorch loaded takes
-// 5 ms, and so the actor alone is a copy. Between vfork and _exit it runs on the
-// template's memory and stack while the template stands still; all it does there
-// is fork, in a process of one thread, and report.
+// process in between, by vfork: to copy a process that has LibTorch loaded
+// takes 5 ms, and so the actor alone is a copy. Between vfork and _exit it runs
+// on the template's memory and stack while the template stands still; all it
+// does there is fork, in a process of one thread, and report.
 //
 // Returns 0 in the actor, the actor's pid in the template.
 absl::StatusOr<pid_t> ForkOrphan() {
