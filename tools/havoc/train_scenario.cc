@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -143,20 +144,28 @@ absl::Status CheckLoss(const TrainLosses& losses,
       losses.last, undisturbed.last, tolerance));
 }
 
-// The right error where no failure is survived.
-absl::Status CheckError(const absl::Status& error, const Blow& blow) {
-  for (const std::string& name : blow.hit) {
-    // By the trainer, or by the runtime, which has the actor's name.
-    if (absl::StrContains(error.message(), name) ||
-        absl::StrContains(error.message(),
-                          absl::StrReplaceAll(name, {{" ", "-"}}))) {
-      return absl::OkStatus();
-    }
+// The right error where no failure is survived: it names one that was hit, and
+// what hit it.
+absl::Status CheckError(const absl::Status& error, const TrainPlan& plan,
+                        const Blow& blow) {
+  const bool named = std::any_of(
+      blow.hit.begin(), blow.hit.end(), [&](const std::string& name) {
+        // By the trainer, or by the runtime, which has the actor's name.
+        return absl::StrContains(error.message(), name) ||
+               absl::StrContains(error.message(),
+                                 absl::StrReplaceAll(name, {{" ", "-"}}));
+      });
+  if (!named) {
+    return Wrong(absl::StrCat("the error does not name ",
+                              absl::StrJoin(blow.hit, " or "), ": ",
+                              error.ToString()));
   }
-  return Wrong(absl::StrCat("the error does not name ",
-                            blow.hit.empty() ? "anybody who was hit"
-                                             : absl::StrJoin(blow.hit, " or "),
-                            ": ", error.ToString()));
+  const absl::string_view cause = plan.victim == TrainVictim::kDaemon
+                                      ? "was lost"
+                                      : "killed by signal 9 (SIGKILL)";
+  if (absl::StrContains(error.message(), cause)) return absl::OkStatus();
+  return Wrong(
+      absl::StrCat("the error does not say '", cause, "': ", error.ToString()));
 }
 
 absl::StatusOr<TrainOutcome> Check(const TrainPlan& plan,
@@ -168,7 +177,7 @@ absl::StatusOr<TrainOutcome> Check(const TrainPlan& plan,
     if (plan.max_failures > 0 || blow.hit.empty()) {
       return Wrong("Train ended with " + status.ToString());
     }
-    MR_RETURN_IF_ERROR(CheckError(status, blow));
+    MR_RETURN_IF_ERROR(CheckError(status, plan, blow));
     MR_RETURN_IF_ERROR(CheckHistory(result, /*whole=*/false));
     outcome.text = absl::StrCat("ended as it must: ", status.message());
     return outcome;
