@@ -1,6 +1,7 @@
 // Restarts, kills, late messages, and who holds which resources meanwhile.
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,10 +34,12 @@ TEST_F(ActorLifeTest, ASnapshotKeepsTheActorsThatAreWanted) {
   Started("n", "a");
   Create("starts");
   Create("waits", 4);
-  const auto names = [this](const auto& keep) {
+  using Keep = std::function<bool(const v1::ActorInfo&)>;
+  const auto names = [this](const Keep& keep) {
+    const v1::GetClusterStateResponse state =
+        state_.Snapshot({v1::TABLE_ACTORS}, keep);
     std::vector<std::string> names;
-    for (const v1::ActorInfo& actor :
-         state_.Snapshot({v1::TABLE_ACTORS}, keep).actors()) {
+    for (const v1::ActorInfo& actor : state.actors()) {
       names.push_back(actor.actor_id());
     }
     return names;
