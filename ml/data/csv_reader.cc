@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -32,25 +33,35 @@ absl::string_view TakeLine(absl::string_view* text) {
   return line;
 }
 
-// Cuts a line into fields, without their quotes. Returns false if a quote has
-// no end or is not all of its field.
+// Takes a field in quotes off the line, without them.
+bool TakeQuoted(absl::string_view* line, std::string* field) {
+  line->remove_prefix(1);
+  while (true) {
+    const size_t quote = line->find('"');
+    if (quote == absl::string_view::npos) return false;
+    absl::StrAppend(field, line->substr(0, quote));
+    line->remove_prefix(quote + 1);
+    if (!absl::ConsumePrefix(line, "\"")) break;
+    *field += '"';  // Two of them stand for one.
+  }
+  *line = absl::StripLeadingAsciiWhitespace(*line);
+  return line->empty() || line->front() == ',';
+}
+
+// Cuts a line into fields, without quotes and the blanks around them. Returns
+// false if a quote has no end or is not all of its field.
 bool Split(absl::string_view line, std::vector<std::string>* fields) {
   fields->clear();
   while (true) {
+    line = absl::StripLeadingAsciiWhitespace(line);
     std::string field;
-    if (absl::ConsumePrefix(&line, "\"")) {
-      while (true) {
-        const size_t quote = line.find('"');
-        if (quote == absl::string_view::npos) return false;
-        absl::StrAppend(&field, line.substr(0, quote));
-        line.remove_prefix(quote + 1);
-        if (!absl::ConsumePrefix(&line, "\"")) break;
-        field += '"';  // Two of them stand for one.
-      }
-      if (!line.empty() && line[0] != ',') return false;
+    if (absl::StartsWith(line, "\"")) {
+      if (!TakeQuoted(&line, &field)) return false;
     } else {
-      field = std::string(line.substr(0, line.find(',')));
-      line.remove_prefix(field.size());
+      const absl::string_view text = line.substr(0, line.find(','));
+      if (absl::StrContains(text, '"')) return false;
+      field = std::string(absl::StripTrailingAsciiWhitespace(text));
+      line.remove_prefix(text.size());
     }
     fields->push_back(std::move(field));
     if (!absl::ConsumePrefix(&line, ",")) return true;
@@ -126,10 +137,12 @@ absl::StatusOr<NumberTable> ReadCsv(const std::string& path) {
     if (!Split(line, &fields)) {
       return place.Error("a quote has no end, or stands within a field");
     }
-    for (std::string& field : fields) absl::StripAsciiWhitespace(&field);
     if (table.columns.empty()) {
       MR_RETURN_IF_ERROR(CheckNames(fields, place));
       table.columns = fields;
+      table.values.reserve(
+          fields.size() *
+          static_cast<size_t>(1 + std::count(text.begin(), text.end(), '\n')));
     } else {
       MR_RETURN_IF_ERROR(AddRow(fields, place, &table));
     }
@@ -143,6 +156,12 @@ absl::StatusOr<NumberTable> ReadCsv(const std::string& path) {
 }
 
 absl::Status WriteCsv(const NumberTable& table, const std::string& path) {
+  if (table.columns.empty() || table.values.empty() ||
+      table.values.size() % table.columns.size() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(table.values.size(), " numbers are no rows of ",
+                     table.columns.size(), " columns"));
+  }
   std::string text;
   for (const std::string& name : table.columns) {
     if (name.find_first_of("\r\n") != std::string::npos) {
@@ -154,6 +173,11 @@ absl::Status WriteCsv(const NumberTable& table, const std::string& path) {
   }
   text += '\n';
   for (size_t i = 0; i < table.values.size(); ++i) {
+    if (!std::isfinite(table.values[i])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the column '", table.columns[i % table.columns.size()],
+                       "' has ", table.values[i]));
+    }
     const bool last = (i + 1) % table.columns.size() == 0;
     absl::StrAppendFormat(&text, "%.17g%c", table.values[i], last ? '\n' : ',');
   }

@@ -34,7 +34,7 @@ struct NumberTable {
 };
 
 // Reads all of a file; takes eight bytes of memory for each number, and those
-// of the file meanwhile.
+// of the file meanwhile. Blanks around fields do not count.
 //
 // Errors: NOT_FOUND and the like from the system; FAILED_PRECONDITION, it is no
 // regular file. DATA_LOSS with file, line and column for what is not as above:
@@ -43,7 +43,8 @@ struct NumberTable {
 absl::StatusOr<NumberTable> ReadCsv(const std::string& path);
 
 // Writes a table so that ReadCsv reads the same numbers, to the last bit.
-// Errors: INVALID_ARGUMENT, a name with a line end; those of the system.
+// Errors: INVALID_ARGUMENT, a name with a line end, no rows or a part of one, a
+// number that is not finite; those of the system.
 absl::Status WriteCsv(const NumberTable& table, const std::string& path);
 
 // Returns the place of a column. Errors: INVALID_ARGUMENT with the names that

@@ -87,6 +87,9 @@ absl::Status Run() {
                                           absl::GetFlag(FLAGS_seed)));
     return WriteCsv(table, path);
   }
+  if (absl::GetFlag(FLAGS_epochs) < 1) {
+    return absl::InvalidArgumentError("--epochs must be 1 or more");
+  }
   RegressionWorkerOptions worker{.made_rows = absl::GetFlag(FLAGS_rows),
                                  .target = absl::GetFlag(FLAGS_target),
                                  .test_share = absl::GetFlag(FLAGS_test_share),
@@ -109,10 +112,15 @@ absl::Status Run() {
   const double squared = last.at("eval/squared_error");
   std::cout << absl::StrFormat(
       "On %.0f rows that nobody trained on: root of the mean squared error "
-      "%.4f, mean absolute error %.4f, R^2 %.4f\n",
+      "%.4f, mean absolute error %.4f",
       last.at("eval/samples"), std::sqrt(squared),
-      last.at("eval/absolute_error"),
-      1 - squared / last.at("eval/constant_squared_error"));
+      last.at("eval/absolute_error"));
+  // R^2 means nothing where all targets are alike.
+  const double constant = last.at("eval/constant_squared_error");
+  if (constant > 0) {
+    std::cout << absl::StrFormat(", R^2 %.4f", 1 - squared / constant);
+  }
+  std::cout << "\n";
   return absl::OkStatus();
 }
 

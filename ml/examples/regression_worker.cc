@@ -16,6 +16,9 @@
 namespace miniray::ml {
 namespace {
 
+// Deviations below this part of a mean are none.
+constexpr double kConstant = 1e-10;
+
 // The streams of random numbers of a run.
 enum class Stream : uint64_t { kWeights = 0, kSplit = 1, kOrder = 2 };
 
@@ -80,7 +83,9 @@ absl::Status RegressionWorker::LoadDataShard(int shard_id, int num_shards) {
   const at::Tensor train = values.slice(0, tests);
   const at::Tensor mean = train.mean(0);
   at::Tensor scale = train.std(0, /*unbiased=*/false);
-  scale = at::where(scale > 0, scale, at::ones_like(scale));  // A constant.
+  // Of a constant column rounding may leave a little.
+  scale =
+      at::where(scale > kConstant * mean.abs(), scale, at::ones_like(scale));
   target_scale_ = scale[target].item<double>();
   values = ((values - mean) / scale).to(at::kFloat);
 
@@ -91,8 +96,8 @@ absl::Status RegressionWorker::LoadDataShard(int shard_id, int num_shards) {
   const at::Tensor features = values.index_select(1, at::tensor(columns));
   const at::Tensor targets = values.select(1, target).contiguous();
   const auto cut = [&](int64_t begin, int64_t end) {
-    return Rows{.features = features.slice(0, begin, end).contiguous(),
-                .targets = targets.slice(0, begin, end).contiguous()};
+    return Rows{.features = features.slice(0, begin, end).clone(),
+                .targets = targets.slice(0, begin, end).clone()};
   };
   test_ = cut(0, tests);
   train_ = cut(tests + shard.begin, tests + shard.end);

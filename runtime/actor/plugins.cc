@@ -20,9 +20,8 @@
 #include "runtime/base/plugin_abi.h"
 #include "runtime/base/status_macros.h"
 
-// Of the LibTorch that this program was compiled with, as "1.13.1". In
-// runtime/tensor; null in programs without LibTorch, which this library is in,
-// too.
+// Of the LibTorch that this program was compiled with, as "1.13.0". In
+// runtime/tensor; null in programs without that, which this library is in, too.
 extern "C" [[gnu::weak]] const char* MinirayLibTorchVersion();
 
 namespace miniray {

@@ -5,11 +5,11 @@
 
 namespace miniray {
 
-// Lets malloc keep tens of megabytes that were freed, instead of giving them
-// back to the system at once: gRPC's buffers for large messages, and what a
-// head needs for the next burst of actors, would be fresh pages each time. That
-// is what glibc comes to by itself once a block of such a size was freed;
-// settings of the user's own are left alone. Thread-safe.
+// Lets glibc's malloc keep tens of megabytes that were freed, instead of giving
+// them back to the system at once: gRPC's buffers for large messages would be
+// fresh pages each time. That is what it comes to by itself once a block of
+// such a size was freed; settings of the user's own are left alone.
+// Thread-safe.
 void KeepFreedMemory();
 
 }  // namespace miniray

@@ -96,20 +96,27 @@ bool PackageStore::Has(absl::string_view package_id) const {
 
 bool PackageStore::HadLately(absl::string_view package_id) const {
   const absl::Time now = absl::Now();
+  int64_t removals;
   {
     absl::MutexLock lock(&mu_);
-    if (seen_id_ == package_id && now - seen_at_ < kLately) return true;
+    // A clock that was set back makes it older, not younger.
+    const absl::Duration age = absl::AbsDuration(now - seen_at_);
+    if (seen_id_ == package_id && age < kLately) return true;
+    removals = removals_;
   }
   if (!Has(package_id)) return false;
   absl::MutexLock lock(&mu_);
-  seen_id_ = std::string(package_id);
-  seen_at_ = now;
+  if (removals_ == removals) {
+    seen_id_ = std::string(package_id);
+    seen_at_ = now;
+  }
   return true;
 }
 
 void PackageStore::ForgetSeen() const {
   absl::MutexLock lock(&mu_);
   seen_at_ = absl::InfinitePast();
+  ++removals_;
 }
 
 std::vector<PackageStore::Entry> PackageStore::List() const {

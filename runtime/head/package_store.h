@@ -84,6 +84,7 @@ class PackageStore {
   mutable absl::Mutex mu_;
   mutable std::string seen_id_ ABSL_GUARDED_BY(mu_);
   mutable absl::Time seen_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  mutable int64_t removals_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // Bytes of one PackageChunk message.

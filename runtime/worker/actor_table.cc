@@ -21,6 +21,10 @@ constexpr int64_t kLogTailBytes = 600;
 // For processes that were killed to be gone; internal.
 constexpr absl::Duration kGiveUpTimeout = absl::Seconds(10);
 
+constexpr char kFasterDaemon[] =
+    "; with a lower miniray start --memory_limit the daemon kills first, and "
+    "says what used how much";
+
 std::string Key(const std::string& actor_id, int32_t incarnation) {
   return absl::StrCat(actor_id, ".", incarnation);
 }
@@ -304,8 +308,16 @@ void ActorTable::OnExit(const std::string& process_key, int wait_status) {
   }
   std::string cause = process.kill_cause;
   if (cause.empty()) {
-    cause = absl::StrCat(DescribeExit(wait_status),
-                         parts_.oom_kills->Explain(wait_status));
+    cause = DescribeExit(wait_status);
+    // Asked only where it is told: each kill explains one end.
+    if (std::any_of(process.actors.begin(), process.actors.end(),
+                    [this](const std::string& key) {
+                      mu_.AssertHeld();
+                      return EndsUnexplained(key);
+                    })) {
+      const std::string kernel = parts_.oom_kills->Explain(wait_status);
+      absl::StrAppend(&cause, kernel, kernel.empty() ? "" : kFasterDaemon);
+    }
   }
   if (process.actors.size() > 1) {
     absl::StrAppend(&cause, " (the shared process '", process.shared_name,
@@ -316,6 +328,12 @@ void ActorTable::OnExit(const std::string& process_key, int wait_status) {
   for (const std::string& key : process.actors) {
     TellEnd(key, cause, last_output);
   }
+}
+
+bool ActorTable::EndsUnexplained(const std::string& key) const {
+  const auto it = actors_.find(key);
+  return it != actors_.end() && it->second.construction_error.empty() &&
+         !it->second.ended_itself && it->second.stop_reason.empty();
 }
 
 void ActorTable::TellEnd(const std::string& key, const std::string& cause,

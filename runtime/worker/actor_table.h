@@ -136,6 +136,9 @@ class ActorTable {
   void OnMessage(const std::string& process_key, pid_t pid,
                  const std::string& bytes);
   void OnExit(const std::string& process_key, int wait_status);
+  // Nothing but its process's end says why the actor ends.
+  bool EndsUnexplained(const std::string& key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells the head, and forgets the actor.
   void TellEnd(const std::string& key, const std::string& cause,
                const std::string& last_output)

@@ -281,11 +281,12 @@ void JobTable::OnExit(const std::string& job_id, int wait_status) {
                                                  : WEXITSTATUS(wait_status);
   absl::MutexLock lock(&mu_);
   TellStarted(job_id);
-  TellEnd(job_id, exit_code,
-          exit_code == 0
-              ? ""
-              : absl::StrCat(DescribeExit(wait_status),
-                             parts_.oom_kills->Explain(wait_status)));
+  std::string cause = exit_code == 0 ? "" : DescribeExit(wait_status);
+  const auto job = jobs_.find(job_id);
+  if (job != jobs_.end() && job->second.stop_reason.empty()) {
+    absl::StrAppend(&cause, parts_.oom_kills->Explain(wait_status));
+  }
+  TellEnd(job_id, exit_code, cause);
 }
 
 void JobTable::TellStarted(const std::string& job_id) {

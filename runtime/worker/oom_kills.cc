@@ -19,6 +19,9 @@ namespace {
 // Bounds the memory where a machine kills and kills.
 constexpr int64_t kMost = 1000;
 
+// See Look.
+constexpr absl::Duration kLongestGap = absl::Seconds(10);
+
 }  // namespace
 
 absl::StatusOr<int64_t> ReadOomKills() {
@@ -46,13 +49,15 @@ void OomKills::Look() {
 
 void OomKills::LookLocked() {
   const absl::Time now = now_();
-  const int64_t count = read_().value_or(seen_);
-  if (seen_ >= 0 && count > seen_) {
-    unexplained_.insert(unexplained_.end(),
-                        static_cast<size_t>(std::min(count - seen_, kMost)),
-                        now);
+  if (const absl::StatusOr<int64_t> count = read_(); count.ok()) {
+    if (seen_ >= 0 && *count > seen_ && now - seen_at_ <= kLongestGap) {
+      unexplained_.insert(unexplained_.end(),
+                          static_cast<size_t>(std::min(*count - seen_, kMost)),
+                          now);
+    }
+    seen_ = *count;
+    seen_at_ = now;
   }
-  seen_ = count;
   while (!unexplained_.empty() && unexplained_.front() < now - kMemory) {
     unexplained_.pop_front();
   }
@@ -65,9 +70,7 @@ std::string OomKills::Explain(int wait_status) {
   if (unexplained_.empty()) return "";
   unexplained_.pop_front();
   return "; in those seconds the kernel ended a process of this machine for "
-         "memory, probably this one: give it less to do, or start the node "
-         "with a lower --memory_limit, so that the daemon is faster than the "
-         "kernel";
+         "memory, probably this one";
 }
 
 }  // namespace miniray

@@ -20,9 +20,9 @@
 namespace miniray {
 
 // Processes that the kernel has ended for memory since it started, on the whole
-// machine, those that were at the limit of their control group included.
-// Errors: those of the system; NOT_FOUND, it does not count them (before
-// Linux 4.13).
+// machine: of other containers, too, and those that were at the limit of their
+// control group. Errors: those of the system; NOT_FOUND, it does not count them
+// (before Linux 4.13).
 absl::StatusOr<int64_t> ReadOomKills();
 
 // Thread-safe.
@@ -35,14 +35,16 @@ class OomKills {
       std::function<absl::StatusOr<int64_t>()> read = &ReadOomKills,
       std::function<absl::Time()> now = &absl::Now);
 
-  // Notices what kills there were since the last time; from time to time, so
-  // that old ones are not taken for new ones.
+  // Notices what kills there were since the last time. To be called every few
+  // seconds: what is counted over a longer time is forgotten, since nobody
+  // knows when it was.
   void Look();
 
   // What to tell behind the signal of a process that has just died, as in
   // "killed by signal 9 (SIGKILL)": "; in those seconds the kernel ended a
-  // process of this machine for memory, ...". Empty: it ended otherwise, or the
-  // kernel has killed nobody of late. Each kill explains one end.
+  // process of this machine for memory, probably this one". Empty: it ended
+  // otherwise, or the kernel has killed nobody of late. Each kill explains one
+  // end, so ask only for ends that nothing else explains.
   std::string Explain(int wait_status);
 
  private:
@@ -52,6 +54,7 @@ class OomKills {
   const std::function<absl::Time()> now_;
   absl::Mutex mu_;
   int64_t seen_ ABSL_GUARDED_BY(mu_) = -1;  // -1: not yet counted.
+  absl::Time seen_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   // When kills were noticed that have explained nothing.
   std::deque<absl::Time> unexplained_ ABSL_GUARDED_BY(mu_);
 };

@@ -16,6 +16,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// As this program is built, or it would refuse the plug-in.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr char kConfig[] = "--config=asan";
+#elif defined(__SANITIZE_THREAD__)
+constexpr char kConfig[] = "--config=tsan";
+#else
+constexpr char kConfig[] = "--config=opt";
+#endif
+
 // The first block of code in that language in the section "## `heading`".
 std::string Block(const std::string& readme, const std::string& heading,
                   const std::string& language) {
@@ -62,11 +71,10 @@ TEST(OutsideWorkspaceTest, AStrategyOfItsOwnIsTrainedWith) {
                      Block("ps/README.md", "A strategy of your own", "cpp")));
 
   // Nothing of this user's folders, and nothing left behind.
-  tree.env()["HOME"] = tree.folder();
-  const RunResult built =
-      tree.Run({"/usr/bin/env", "--chdir=" + folder, "bazel", "--batch",
-                "--output_user_root=" + tree.folder() + "/bazel", "build",
-                "--noshow_progress", "//my:lower_median"});
+  const RunResult built = tree.Run(
+      {"/usr/bin/env", "--chdir=" + folder, "bazel", "--batch",
+       "--output_user_root=" + tree.folder() + "/bazel", "build", kConfig,
+       "--disk_cache=", "--jobs=1", "--noshow_progress", "//my:lower_median"});
   ASSERT_EQ(built.exit_code, 0) << built.out << built.err;
 
   const RunResult trained =

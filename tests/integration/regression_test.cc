@@ -63,6 +63,9 @@ TEST(RegressionTest, SaysWhatIsWrongWithTheTable) {
   const RunResult none = Train(tree, {"--data=/no/such.csv"});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.err, HasSubstr("/no/such.csv: No such file"));
+  const RunResult epochs = Train(tree, {"--epochs=0"});
+  EXPECT_EQ(epochs.exit_code, 1);
+  EXPECT_THAT(epochs.err, HasSubstr("--epochs must be 1 or more"));
   const RunResult column = Train(tree, {"--target=z"});
   EXPECT_EQ(column.exit_code, 1);
   EXPECT_THAT(column.err, HasSubstr("no column 'z'; there are x1, x2"));

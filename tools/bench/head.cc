@@ -41,7 +41,6 @@
 #include "proto/head.grpc.pb.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
-#include "runtime/base/malloc.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/head_server.h"
 #include "runtime/rpc/channel.h"
@@ -165,7 +164,6 @@ class HeadProcess {
     signal(SIGINT, SIG_IGN);  // Ends with the other process.
     // Not a line for each daemon that goes at the end.
     FLAGS_minloglevel = google::GLOG_ERROR;
-    KeepFreedMemory();  // As `miniray start --head` does.
     auto head = HeadServer::Start({.state_dir = folder + "/state"});
     if (!head.ok()) {
       std::cerr << head.status() << "\n";
@@ -446,7 +444,7 @@ class Driver {
   // would be a part of what is measured.
   absl::Status WaitUntilUp() {
     return WaitUntil([this]() -> absl::StatusOr<bool> {
-      for (const char* state : {"starting", "pending"}) {
+      for (const char* state : {"pending", "starting"}) {
         MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse some,
                             List(v1::TABLE_ACTORS, state));
         if (some.actors_size() > 0) return false;

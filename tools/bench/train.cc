@@ -37,6 +37,8 @@ Beside it, on the same batches, with parameters in shared memory like the worker
   plain LibTorch loop   one process that only trains
   2 plain processes     two of them at once that know nothing of each other: what
                         the machine can do
+  ..., in step          each epoch begins once both have ended the one before: what
+                        it can do where workers are brought together
 Workers train with a TrainLoop. Every step: sync_every = 1, so the weights of both
 workers are averaged after each batch; overlapped: while the next batch is trained,
 one step stale. 5 epochs are measured at a time; the 2
@@ -50,6 +52,7 @@ must end with the loss of the plain loop, to the last bit.
 constexpr int kEpochs = 5;
 constexpr char kPlainName[] = "plain LibTorch loop";
 constexpr char kCeilingName[] = "2 plain processes";
+constexpr char kInStepName[] = "2 plain processes, in step";
 
 // One of the trainings that are measured, and what it must reach.
 struct Case {
@@ -118,7 +121,9 @@ absl::Status Measure(Table* table) {
                       PlainTraining::Start(2, samples, batch));
   std::vector<Measurement> measurements = {
       {kPlainName, [&] { return plain->Train(kEpochs); }},
-      {kCeilingName, [&] { return ceiling->Train(kEpochs); }}};
+      {kCeilingName, [&] { return ceiling->Train(kEpochs); }},
+      {kInStepName, [&] { return ceiling->TrainInStep(kEpochs); }}};
+  const size_t first_team = measurements.size();
   std::vector<std::unique_ptr<TrainTeam>> teams;
   for (const Case& c : Cases()) {
     MR_ASSIGN_OR_RETURN(std::unique_ptr<TrainTeam> team,
@@ -139,11 +144,17 @@ absl::Status Measure(Table* table) {
     const Case& c = Cases()[i];
     table->Add({.what = c.what,
                 .unit = "images/s",
-                .ours = medians[2 + i],
+                .ours = medians[first_team + i],
                 .peer_name = c.workers == 1 ? kPlainName : kCeilingName,
                 .peer = c.workers == 1 ? medians[0] : medians[1],
                 .note = Shares(*teams[i]),
                 .at_least = c.at_least});
+    if (c.workers == 1 || c.sync_interval > 1 || c.sync_every > 0) continue;
+    table->Add({.what = c.what,
+                .unit = "images/s",
+                .ours = medians[first_team + i],
+                .peer_name = kInStepName,
+                .peer = medians[2]});
   }
   return absl::OkStatus();
 }

@@ -21,7 +21,6 @@
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
-#include "runtime/base/malloc.h"
 #include "runtime/base/net.h"
 #include "runtime/base/process_records.h"
 #include "runtime/base/silence.h"
@@ -275,7 +274,6 @@ absl::Status RunHead(const CommandLine& line, StartOptions options,
 
   MR_ASSIGN_OR_RETURN(StopEvents stop,
                       StopEvents::Install(options.lifeline_fd));
-  KeepFreedMemory();
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HeadServer> head,
                       StartHead(options, token, state));
   std::optional<OwnRecord> record;  // Goes when the head no longer answers.

@@ -44,7 +44,7 @@ TEST_F(CsvReaderTest, ReadsWhatSpreadsheetsWrite) {
   // A byte order mark, CRLF, quotes, spaces, an empty line, no line end last.
   ASSERT_OK_AND_ASSIGN(const NumberTable table,
                        Read("\xef\xbb\xbf\"price, in \"\"k\"\"\", area "
-                            "\r\n\"1.5\", 2\r\n\r\n3,4"));
+                            "\r\n\"1.5\" , \"2\"\r\n\r\n3 ,4"));
   EXPECT_THAT(table.columns, ElementsAre("price, in \"k\"", "area"));
   EXPECT_THAT(table.values, ElementsAre(1.5, 2, 3, 4));
 }
@@ -62,6 +62,7 @@ TEST_F(CsvReaderTest, SaysWhereSomethingIsWrong) {
   ExpectBad("a,a\n1,2\n", {"line 1", "'a'"});
   ExpectBad("\"a,b\n1,2\n", {"line 1", "quote"});
   ExpectBad("\"a\"b,c\n1,2\n", {"line 1", "quote"});
+  ExpectBad("a\"b,c\n1,2\n", {"line 1", "quote"});
 }
 
 TEST_F(CsvReaderTest, RefusesATableWithoutRows) {
@@ -86,7 +87,7 @@ TEST_F(CsvReaderTest, FindsColumns) {
 
 TEST_F(CsvReaderTest, ReadsWhatItWrites) {
   const NumberTable table = {
-      .columns = {"plain", "with, comma", "with \"quotes\""},
+      .columns = {"plain", " with, comma ", "with \"quotes\""},
       .values = {1.0 / 3, -0.0, 1e-310, std::numeric_limits<double>::max(), 2,
                  0.1}};
   const std::string path = folder_ + "/written.csv";
@@ -97,6 +98,15 @@ TEST_F(CsvReaderTest, ReadsWhatItWrites) {
   EXPECT_THAT(read.values, ElementsAreArray(table.values));
   ExpectError(WriteCsv({.columns = {"two\nlines"}, .values = {1}}, path),
               kInvalidArgument, {"line end"});
+  ExpectError(WriteCsv({.columns = {"a", "b"}, .values = {1}}, path),
+              kInvalidArgument, {"1 numbers", "2 columns"});
+  ExpectError(WriteCsv({.values = {1}}, path), kInvalidArgument, {"0 columns"});
+  ExpectError(WriteCsv({.columns = {"a"}}, path), kInvalidArgument,
+              {"0 numbers"});
+  ExpectError(WriteCsv({.columns = {"a", "b"},
+                        .values = {1, std::numeric_limits<double>::infinity()}},
+                       path),
+              kInvalidArgument, {"'b' has inf"});
 }
 
 }  // namespace

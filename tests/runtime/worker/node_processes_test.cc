@@ -2,12 +2,10 @@
 // runaways, output, memory.
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <set>
 #include <string>
@@ -25,6 +23,7 @@
 #include "runtime/worker/process_scan.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
+#include "tests/runtime/worker/tight_group.h"
 
 namespace miniray {
 namespace {
@@ -84,17 +83,17 @@ class Probe {
     while (true) pause();
   }
   // Takes memory, and keeps it.
-  void Take(int64_t bytes) {
-    void* const memory =
-        mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memset(memory, 1, static_cast<size_t>(bytes));
+  void Take(int64_t bytes) { TakeMemory(static_cast<size_t>(bytes)); }
+  // Takes more than that control group has.
+  void TakeTooMuchIn(const std::string& group) {
+    if (TightGroup::Enter(group)) TakeMemory(TightGroup::kTooMuch);
   }
 };
 MINIRAY_ACTOR(Probe, Constructor<>, &Probe::Pid, &Probe::Parent,
               &Probe::PidAtLoad, &Probe::Mark, &Probe::StartRunaway,
               &Probe::Print, &Probe::PrintAndDie, &Probe::Exit, &Probe::Hang,
-              &Probe::HangForEver, &Probe::Hanging, &Probe::Take);
+              &Probe::HangForEver, &Probe::Hanging, &Probe::Take,
+              &Probe::TakeTooMuchIn);
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
@@ -407,6 +406,43 @@ TEST(MemoryTest, TheLargestActorIsKilledAndItsCallerToldWhy) {
     const auto state = cluster.head().GetState();
     return state.nodes(0).memory_total_bytes() == int64_t{100} << 30;
   }));
+}
+
+TEST(MemoryTest, AnEndByTheKernelSaysSo) {
+  const TightGroup group;
+  if (!group.made()) GTEST_SKIP() << TightGroup::kWhyNot;
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto actor = driver.CreateActor<Probe>({});
+  ASSERT_TRUE(actor->WaitReady(kLong).ok());
+  const absl::Status status =
+      actor->Call<&Probe::TakeTooMuchIn>(group.folder()).Get(kLong);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("killed by signal 9 (SIGKILL); in those seconds the "
+                      "kernel ended a process of this machine for memory"),
+            HasSubstr("with a lower miniray start --memory_limit")));
+}
+
+TEST(MemoryTest, WhoWasToldToEndDoesNotUseUpTheKernelsKill) {
+  const TightGroup group;
+  if (!group.made()) GTEST_SKIP() << TightGroup::kWhyNot;
+  TestCluster cluster;
+  Cluster driver = cluster.Connect();
+  auto stopped = driver.CreateActor<Probe>({});
+  auto killed = driver.CreateActor<Probe>({});
+  const int64_t stopped_pid = *stopped->Call<&Probe::Pid>().Get(kLong);
+  const int64_t killed_pid = *killed->Call<&Probe::Pid>().Get(kLong);
+  auto hangs = stopped->Call<&Probe::HangForEver>();
+  auto waits = killed->Call<&Probe::HangForEver>();
+  // Two, where the kernel ended one.
+  ASSERT_EQ(group.KillOne(), SIGKILL);
+  ASSERT_TRUE(stopped->Kill().ok());
+  EXPECT_FALSE(hangs.Get(kLong).ok());
+  EXPECT_TRUE(Eventually([&] { return !ProcessLives(stopped_pid); }, kLong));
+  ASSERT_EQ(kill(static_cast<pid_t>(killed_pid), SIGKILL), 0);
+  EXPECT_THAT(std::string(waits.Get(kLong).message()),
+              HasSubstr("the kernel ended a process"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ATen/Parallel.h"
+#include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -86,7 +87,10 @@ absl::StatusOr<std::unique_ptr<PlainTraining>> PlainTraining::Start(
             .status());
     children.push_back(std::move(child));
   }
-  return std::unique_ptr<PlainTraining>(new PlainTraining(std::move(children)));
+  // Whole batches.
+  const int64_t epoch_samples = processes * (samples / batch_size) * batch_size;
+  return absl::WrapUnique(
+      new PlainTraining(std::move(children), epoch_samples));
 }
 
 absl::StatusOr<double> PlainTraining::Train(int epochs) {
@@ -95,6 +99,15 @@ absl::StatusOr<double> PlainTraining::Train(int epochs) {
   double sum = 0;
   for (const double rate : rates) sum += rate;
   return sum;
+}
+
+absl::StatusOr<double> PlainTraining::TrainInStep(int epochs) {
+  const absl::Time start = absl::Now();
+  for (int i = 0; i < epochs; ++i) {
+    MR_RETURN_IF_ERROR(AskAll(processes_, "train 1").status());
+  }
+  return static_cast<double>(epochs * epoch_samples_) /
+         absl::ToDoubleSeconds(absl::Now() - start);
 }
 
 }  // namespace miniray::bench

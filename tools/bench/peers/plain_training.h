@@ -32,16 +32,23 @@ class PlainTraining {
   // reaches, as its own clock has it.
   absl::StatusOr<double> Train(int epochs);
 
+  // The same, but that each epoch begins once all have ended the one before, as
+  // with any training that brings its workers together then. Samples of all by
+  // the time of all.
+  absl::StatusOr<double> TrainInStep(int epochs);
+
   // The mean loss of the last epoch of process 0.
   absl::StatusOr<double> LastLoss() {
     return processes_.front()->AskNumber("loss");
   }
 
  private:
-  explicit PlainTraining(std::vector<std::unique_ptr<Child>> processes)
-      : processes_(std::move(processes)) {}
+  PlainTraining(std::vector<std::unique_ptr<Child>> processes,
+                int64_t epoch_samples)
+      : processes_(std::move(processes)), epoch_samples_(epoch_samples) {}
 
   const std::vector<std::unique_ptr<Child>> processes_;
+  const int64_t epoch_samples_;  // Of all.
 };
 
 }  // namespace miniray::bench
