@@ -85,6 +85,17 @@ absl::StatusOr<ImageDataset> ReadCifar10(const DatasetOptions& options,
   return ReadCifar10Binary(options.data_dir, split, options.selection);
 }
 
+absl::StatusOr<ImageDataset> ReadFolder(const DatasetOptions& options,
+                                        Split split) {
+  if (options.data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "needs data_dir, a folder with train and test, in which there is a "
+        "folder of .png and .jpg files for each class");
+  }
+  return ReadImageFolder(options.data_dir, split, options.image_folder,
+                         options.selection);
+}
+
 absl::StatusOr<ImageDataset> ReadSynthetic(const DatasetOptions& options,
                                            Split split) {
   return MakeSyntheticDataset(options.synthetic, split, options.selection);
@@ -129,6 +140,7 @@ class Registry {
   Registry()
       : readers_{{"cifar10", &ReadCifar10},
                  {"fashion-mnist", &ReadFashionMnist},
+                 {"image-folder", &ReadFolder},
                  {"mnist", &ReadMnist},
                  {"synthetic", &ReadSynthetic}} {}
 

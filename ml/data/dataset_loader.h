@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ml/data/image_dataset.h"
+#include "ml/data/image_folder_reader.h"
 #include "ml/data/shard.h"
 #include "ml/data/split.h"
 #include "ml/data/synthetic.h"
@@ -23,7 +24,8 @@
 namespace miniray::ml {
 
 struct DatasetOptions {
-  // "fashion-mnist", "mnist", "cifar10", "synthetic", or a registered name.
+  // "fashion-mnist", "mnist", "cifar10", "image-folder", "synthetic", or a
+  // registered name.
   std::string name = "fashion-mnist";
 
   // Folder of the files; "synthetic" has none.
@@ -32,6 +34,7 @@ struct DatasetOptions {
   //   mnist: train-images-idx3-ubyte, train-labels-idx1-ubyte and
   //     t10k-... likewise, each plain or with ".gz".
   //   cifar10: see cifar10_reader.h.
+  //   image-folder: see image_folder_reader.h.
   std::string data_dir;
 
   std::string split = "train";  // Or "test".
@@ -39,7 +42,8 @@ struct DatasetOptions {
   // The part to load: readers hold no more than that and a small buffer.
   ShardSelection selection;
 
-  SyntheticOptions synthetic;  // For "synthetic" only.
+  SyntheticOptions synthetic;       // For "synthetic" only.
+  ImageFolderOptions image_folder;  // For "image-folder" only.
 };
 
 // Loads the selected part of a split. The same for the same options, files and

@@ -1,15 +1,14 @@
 #include "ml/image/png.h"
 
 #include <png.h>
-#include <sys/stat.h>
 
-#include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "ml/data/describe_tensor.h"
+#include "ml/image/image_file.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
@@ -100,20 +99,8 @@ absl::Status WritePng(const std::string& path, const at::Tensor& image) {
 }
 
 absl::StatusOr<at::Tensor> ReadPng(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("open ", path));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": expected a regular file"));
-  }
-  if (info.st_size > kMaxPngFileBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": a file of ", info.st_size,
-                     " bytes; the limit is ", kMaxPngFileBytes));
-  }
-  MR_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  MR_ASSIGN_OR_RETURN(const std::string bytes,
+                      ReadImageFile(path, kMaxPngFileBytes));
   absl::StatusOr<at::Tensor> image = Decode(bytes);
   if (!image.ok()) return Annotate(image.status(), path);
   return image;

@@ -113,6 +113,13 @@ def system_libraries():
         title = "libpng",
     )
     system_library(
+        name = "turbojpeg",
+        deb = "libturbojpeg0-dev",
+        headers = ["turbojpeg.h"],
+        pkg_config = ["libturbojpeg"],
+        title = "libjpeg-turbo's TurboJPEG",
+    )
+    system_library(
         name = "zlib",
         deb = "zlib1g-dev",
         headers = ["zlib.h"],

@@ -1,0 +1,87 @@
+#include "ml/image/jpeg.h"
+
+#include <turbojpeg.h>
+
+#include <memory>
+
+#include "ATen/ops/empty.h"
+#include "absl/strings/str_cat.h"
+#include "ml/image/image_file.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ml {
+namespace {
+
+struct DestroyDecoder {
+  void operator()(void* decoder) const { tjDestroy(decoder); }
+};
+
+// TurboJPEG's interface returns errors as values; libjpeg's own would longjmp
+// over C++ destructors.
+absl::Status Damaged(tjhandle decoder) {
+  return absl::DataLossError(absl::StrCat(
+      "damaged, or no JPEG; libjpeg-turbo: ", tjGetErrorStr2(decoder)));
+}
+
+// The smallest of the decoder's scales that leaves both sides long enough.
+tjscalingfactor ChooseScale(int height, int width, int64_t at_least) {
+  tjscalingfactor best = {1, 1};
+  if (at_least < 1) return best;
+  int count = 0;
+  const tjscalingfactor* const scales = tjGetScalingFactors(&count);
+  for (int i = 0; i < count; ++i) {
+    const tjscalingfactor scale = scales[i];
+    if (scale.num * best.denom < best.num * scale.denom &&
+        TJSCALED(height, scale) >= at_least &&
+        TJSCALED(width, scale) >= at_least) {
+      best = scale;
+    }
+  }
+  return best;
+}
+
+absl::StatusOr<at::Tensor> Decode(const std::string& bytes, int64_t at_least) {
+  const std::unique_ptr<void, DestroyDecoder> decoder(tjInitDecompress());
+  if (decoder == nullptr) {
+    return absl::ResourceExhaustedError("no memory for a JPEG decoder");
+  }
+  const auto* const data = reinterpret_cast<const unsigned char*>(bytes.data());
+  int width = 0, height = 0, subsampling = 0, colors = 0;
+  if (tjDecompressHeader3(decoder.get(), data, bytes.size(), &width, &height,
+                          &subsampling, &colors) != 0) {
+    return Damaged(decoder.get());
+  }
+  if (width < 1 || height < 1) return Damaged(decoder.get());
+  if (height > kMaxJpegPixels / width) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the header announces ", width, " x ", height,
+                     " pixels; the limit is ", kMaxJpegPixels));
+  }
+  const tjscalingfactor scale = ChooseScale(height, width, at_least);
+  const int64_t scaled_height = TJSCALED(height, scale);
+  const int64_t scaled_width = TJSCALED(width, scale);
+  const int64_t channels = colors == TJCS_GRAY ? 1 : 3;
+  const at::Tensor pixels =
+      at::empty({scaled_height, scaled_width, channels}, at::kByte);
+  // What is only a warning to the library, as an early end, is an error here.
+  if (tjDecompress2(decoder.get(), data, bytes.size(),
+                    pixels.data_ptr<uint8_t>(), static_cast<int>(scaled_width),
+                    /*pitch=*/0, static_cast<int>(scaled_height),
+                    channels == 1 ? TJPF_GRAY : TJPF_RGB,
+                    TJFLAG_STOPONWARNING) != 0) {
+    return Damaged(decoder.get());
+  }
+  return pixels.permute({2, 0, 1}).contiguous();
+}
+
+}  // namespace
+
+absl::StatusOr<at::Tensor> ReadJpeg(const std::string& path, int64_t at_least) {
+  MR_ASSIGN_OR_RETURN(const std::string bytes,
+                      ReadImageFile(path, kMaxJpegFileBytes));
+  absl::StatusOr<at::Tensor> image = Decode(bytes, at_least);
+  if (!image.ok()) return Annotate(image.status(), path);
+  return image;
+}
+
+}  // namespace miniray::ml
