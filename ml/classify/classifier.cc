@@ -4,9 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "ATen/CPUGeneratorImpl.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "ml/classify/networks.h"
 #include "runtime/base/status_macros.h"
 #include "torch/torch.h"
 #include "train/device.h"
@@ -25,33 +26,31 @@ constexpr int64_t kBlock = 2000;
 // What a checkpoint has of the TrainLoop.
 constexpr char kLoop[] = "model.loop";
 
-torch::nn::Linear MakeLinear(int64_t inputs, int64_t outputs,
-                             at::Generator& random) {
-  torch::nn::Linear linear(inputs, outputs);
-  const torch::NoGradGuard no_grad;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(inputs));
-  linear->weight.uniform_(-bound, bound, random);
-  linear->bias.uniform_(-bound, bound, random);
-  return linear;
+absl::Status CheckAtLeastZero(double value, const char* name) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, "; expected 0 or more"));
 }
 
 }  // namespace
 
-struct Classifier::Model : torch::nn::Module {
-  Model(const ClassifierOptions& options, c10::Device device)
-      : device(device), proximal(options.fedprox_mu) {
-    auto random = at::make_generator<at::CPUGeneratorImpl>(options.seed);
-    hidden = register_module(
-        "hidden", MakeLinear(options.inputs, options.hidden, random));
-    output = register_module(
-        "output", MakeLinear(options.hidden, options.classes, random));
-    to(device);
-    if (device.is_cpu()) train::ShareParameters(*this);
+struct Classifier::Model {
+  Model(const ClassifierOptions& options, c10::Device device,
+        std::shared_ptr<ClassifierNetwork> network)
+      : device(device),
+        network(std::move(network)),
+        proximal(options.fedprox_mu) {
+    this->network->to(device);
+    if (device.is_cpu()) train::ShareParameters(*this->network);
+    const std::vector<at::Tensor> parameters = this->network->parameters();
     if (options.optimizer == "adamw") {
       optimizer = std::make_unique<torch::optim::AdamW>(
-          parameters(), torch::optim::AdamWOptions(options.lr));
+          parameters, torch::optim::AdamWOptions(options.lr));
     } else {
-      optimizer = std::make_unique<torch::optim::SGD>(parameters(), options.lr);
+      optimizer = std::make_unique<torch::optim::SGD>(
+          parameters, torch::optim::SGDOptions(options.lr)
+                          .momentum(options.momentum)
+                          .weight_decay(options.weight_decay));
     }
     uses_proximal = options.fedprox_mu > 0;
   }
@@ -60,15 +59,14 @@ struct Classifier::Model : torch::nn::Module {
     MR_ASSIGN_OR_RETURN(loop, train::TrainLoop::Create(*optimizer, options));
     if (uses_proximal) {
       loop->set_adjust_gradients(
-          [this] { return proximal.AddGradient(*this); });
+          [this] { return proximal.AddGradient(*network); });
     }
     return absl::OkStatus();
   }
 
   // images: uint8 [B, C, H, W]. Returns logits, [B, classes].
   torch::Tensor Forward(const torch::Tensor& images) {
-    return output(
-        torch::relu(hidden(ToUnitRange(images).to(device).flatten(1))));
+    return network->Forward(ToUnitRange(images).to(device));
   }
   torch::Tensor Loss(const ImageBatch& batch) {
     return torch::nn::functional::cross_entropy(
@@ -76,14 +74,13 @@ struct Classifier::Model : torch::nn::Module {
   }
 
   train::TrainingParts Parts() {
-    return {.models = {{"model", this}},
+    return {.models = {{"model", network.get()}},
             .optimizers = {{"optimizer", optimizer.get()}}};
   }
 
   const c10::Device device;
 
-  torch::nn::Linear hidden = nullptr;
-  torch::nn::Linear output = nullptr;
+  const std::shared_ptr<ClassifierNetwork> network;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::unique_ptr<train::TrainLoop> loop;
   train::ProximalTerm proximal;
@@ -92,26 +89,28 @@ struct Classifier::Model : torch::nn::Module {
 
 absl::StatusOr<std::unique_ptr<Classifier>> Classifier::Create(
     const ClassifierOptions& options) {
-  if (options.inputs < 1 || options.hidden < 1 || options.classes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a classifier needs at least one input, hidden unit and class; got ",
-        options.inputs, ", ", options.hidden, " and ", options.classes));
-  }
   if (options.optimizer != "sgd" && options.optimizer != "adamw") {
     return absl::InvalidArgumentError(absl::StrCat(
         "the optimizer is '", options.optimizer, "'; expected sgd or adamw"));
   }
-  if (!std::isfinite(options.fedprox_mu) || options.fedprox_mu < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "fedprox_mu is ", options.fedprox_mu, "; expected 0 or more"));
-  }
+  MR_RETURN_IF_ERROR(CheckAtLeastZero(options.fedprox_mu, "fedprox_mu"));
+  MR_RETURN_IF_ERROR(CheckAtLeastZero(options.momentum, "momentum"));
+  MR_RETURN_IF_ERROR(CheckAtLeastZero(options.weight_decay, "weight_decay"));
   if (!std::isfinite(options.lr) || options.lr <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "lr is ", options.lr, "; expected a finite number above 0"));
   }
   MR_ASSIGN_OR_RETURN(const c10::Device device,
                       train::ChooseDevice(options.device));
-  auto model = std::make_unique<Model>(options, device);
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<ClassifierNetwork> network,
+                      MakeClassifierNetwork(options.network,
+                                            {.channels = options.channels,
+                                             .height = options.height,
+                                             .width = options.width,
+                                             .classes = options.classes,
+                                             .hidden = options.hidden},
+                                            options.seed));
+  auto model = std::make_unique<Model>(options, device, std::move(network));
   MR_RETURN_IF_ERROR(model->MakeLoop(options.loop));
   return absl::WrapUnique(new Classifier(std::move(model)));
 }
@@ -140,18 +139,20 @@ train::Progress Classifier::Now() const { return model_->loop->Now(); }
 void Classifier::set_steps(int64_t steps) { model_->loop->set_steps(steps); }
 
 double Classifier::ComputeGradients(const ImageBatch& batch) {
-  model_->zero_grad();
+  model_->network->zero_grad();
   torch::Tensor loss = model_->Loss(batch);
   loss.backward();
   return loss.item<double>();
 }
 
 ReadOnly<NamedTensors> Classifier::Gradients() const {
-  return train::Gradients(*model_);
+  return train::Gradients(*model_->network);
 }
 
 Evaluation Classifier::Evaluate(const ImageDataset& dataset) const {
   const torch::NoGradGuard no_grad;
+  model_->network->eval();
+  const absl::Cleanup back = [this] { model_->network->train(); };
   Evaluation sums;
   for (int64_t begin = 0; begin < dataset.size(); begin += kBlock) {
     const int64_t end = std::min(begin + kBlock, dataset.size());
@@ -170,15 +171,21 @@ Evaluation Classifier::Evaluate(const ImageDataset& dataset) const {
   return {.accuracy = sums.accuracy / size, .loss = sums.loss / size};
 }
 
-NamedTensors Classifier::Weights() const { return train::StateDict(*model_); }
+NamedTensors Classifier::Weights() const {
+  return train::StateDict(*model_->network);
+}
+
+std::vector<std::string> Classifier::BufferNames() const {
+  return train::BufferNames(*model_->network);
+}
 
 ReadOnly<NamedTensors> Classifier::LendWeights() const {
-  return train::LendStateDict(*model_);
+  return train::LendStateDict(*model_->network);
 }
 
 absl::Status Classifier::SetWeights(const NamedTensors& weights) {
-  MR_RETURN_IF_ERROR(train::LoadStateDict(*model_, weights));
-  if (model_->uses_proximal) model_->proximal.SetCenter(*model_);
+  MR_RETURN_IF_ERROR(train::LoadStateDict(*model_->network, weights));
+  if (model_->uses_proximal) model_->proximal.SetCenter(*model_->network);
   return absl::OkStatus();
 }
 
@@ -196,7 +203,7 @@ absl::Status Classifier::LoadState(const train::CheckpointFiles& files) {
         absl::StrCat("the checkpoint has no file ", kLoop));
   }
   MR_RETURN_IF_ERROR(train::LoadTraining(files, model_->Parts()).status());
-  if (model_->uses_proximal) model_->proximal.SetCenter(*model_);
+  if (model_->uses_proximal) model_->proximal.SetCenter(*model_->network);
   return model_->loop->RestoreState(loop->second);
 }
 

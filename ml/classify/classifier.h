@@ -1,4 +1,4 @@
-// A small image classifier and its training step.
+// An image classifier and its training step.
 //
 // Shape letters: N images, B batch, C channels, H height, W width.
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,10 +22,16 @@
 namespace miniray::ml {
 
 struct ClassifierOptions {
-  int64_t inputs = 28 * 28;  // C * H * W.
+  std::string network = "mlp";  // See networks.h.
+  int64_t channels = 1;
+  int64_t height = 28;
+  int64_t width = 28;
   int64_t hidden = 64;
   int64_t classes = 10;
-  std::string optimizer = "sgd";  // Plain SGD; or "adamw", with its defaults.
+  // "sgd" or "adamw", which has its defaults.
+  std::string optimizer = "sgd";
+  double momentum = 0;      // Of SGD, as the next.
+  double weight_decay = 0;  // Added to the gradient, times the weight.
   // FedProx (train/fedprox.h): how strongly steps are drawn to the weights that
   // SetWeights brought last; 0: not at all.
   double fedprox_mu = 0;
@@ -39,15 +46,14 @@ struct Evaluation {
   double loss = 0;      // Mean cross-entropy.
 };
 
-//   logits = output(relu(hidden(x))),  x in [-1, 1]
+//   logits = network(x),  x in [-1, 1]
 //
-// with two linear layers. Not thread-safe but for Now. Methods may throw what
-// LibTorch throws.
+// Not thread-safe but for Now. Methods may throw what LibTorch throws.
 class Classifier {
  public:
-  // Errors: INVALID_ARGUMENT, a size below 1, an unknown optimizer, a
-  // fedprox_mu that is negative or not finite, or an lr that is not above 0.
-  // Those of train::ChooseDevice and TrainLoop.
+  // Errors: INVALID_ARGUMENT, an unknown optimizer, a fedprox_mu, momentum or
+  // weight_decay that is negative or not finite, or an lr that is not above 0.
+  // Those of MakeClassifierNetwork, train::ChooseDevice and TrainLoop.
   static absl::StatusOr<std::unique_ptr<Classifier>> Create(
       const ClassifierOptions& options);
   ~Classifier();
@@ -72,8 +78,11 @@ class Classifier {
 
   Evaluation Evaluate(const ImageDataset& dataset) const;
 
-  // "hidden.weight" and so on; copies.
+  // "hidden.weight" and so on; copies. Of networks with BatchNorm with its
+  // running statistics.
   NamedTensors Weights() const;
+  // Which of them are no parameters.
+  std::vector<std::string> BufferNames() const;
   // On the CPU: the model's own memory, shared with other processes of the
   // machine.
   ReadOnly<NamedTensors> LendWeights() const;

@@ -58,12 +58,12 @@ class ConvergenceTrainer
 absl::StatusOr<Evaluation> Evaluate(const ConvergenceRun& run,
                                     const NamedTensors& weights,
                                     const ImageDataset& test) {
-  MR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Classifier> classifier,
-      Classifier::Create(
-          {.inputs = test.channels() * test.height() * test.width(),
-           .hidden = run.worker.hidden,
-           .classes = test.num_classes()}));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Classifier> classifier,
+                      Classifier::Create({.channels = test.channels(),
+                                          .height = test.height(),
+                                          .width = test.width(),
+                                          .hidden = run.worker.hidden,
+                                          .classes = test.num_classes()}));
   if (!weights.empty()) MR_RETURN_IF_ERROR(classifier->SetWeights(weights));
   return classifier->Evaluate(test);
 }

@@ -77,7 +77,9 @@ absl::Status ConvergenceWorker::LoadDataShard(int shard_id, int num_shards) {
                            /*drop_last=*/true));
   MR_ASSIGN_OR_RETURN(
       classifier_, Classifier::Create(
-                       {.inputs = all.channels() * all.height() * all.width(),
+                       {.channels = all.channels(),
+                        .height = all.height(),
+                        .width = all.width(),
                         .hidden = options_.hidden,
                         .classes = all.num_classes(),
                         .optimizer = options_.optimizer,

@@ -17,7 +17,7 @@ using absl::StatusCode::kInvalidArgument;
 
 // Two pixels, two classes, one hidden unit.
 ClassifierOptions TinyOptions() {
-  return {.inputs = 2, .hidden = 1, .classes = 2, .lr = 0.5};
+  return {.height = 1, .width = 2, .hidden = 1, .classes = 2, .lr = 0.5};
 }
 
 std::unique_ptr<Classifier> Tiny(ClassifierOptions options = TinyOptions()) {
@@ -99,8 +99,11 @@ TEST(ClassifierTest, LearnsASyntheticSet) {
         {.name = "synthetic",
          .split = "test",
          .synthetic = {.count = 100, .channels = 1, .height = 8, .width = 8}});
-    const auto classifier = *Classifier::Create(
-        {.inputs = 64, .hidden = 32, .optimizer = optimizer, .lr = lr});
+    const auto classifier = *Classifier::Create({.height = 8,
+                                                 .width = 8,
+                                                 .hidden = 32,
+                                                 .optimizer = optimizer,
+                                                 .lr = lr});
     const double before = classifier->Evaluate(test).loss;
     classifier->BeginEpoch(0);
     for (int i = 0; i < 60; ++i) {
@@ -124,9 +127,9 @@ TEST(ClassifierTest, AccumulatedBatchesAreOneStep) {
     return ImageBatch{train.images.slice(0, begin, end),
                       train.labels.slice(0, begin, end)};
   };
-  const auto whole = *Classifier::Create({.inputs = 64});
+  const auto whole = *Classifier::Create({.height = 8, .width = 8});
   const auto halves =
-      *Classifier::Create({.inputs = 64, .loop = {.accumulate = 2}});
+      *Classifier::Create({.height = 8, .width = 8, .loop = {.accumulate = 2}});
   whole->BeginEpoch(0);
   halves->BeginEpoch(0);
   ASSERT_TRUE(whole->TrainStep(part(0, 40)).ok());
@@ -146,7 +149,8 @@ TEST(ClassifierTest, GoesOnFromACheckpointBitByBit) {
       {.name = "synthetic",
        .synthetic = {.count = 40, .channels = 1, .height = 8, .width = 8}});
   const ClassifierOptions options = {
-      .inputs = 64,
+      .height = 8,
+      .width = 8,
       .optimizer = "adamw",
       .fedprox_mu = 0.1,
       .lr = 0.01,

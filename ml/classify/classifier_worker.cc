@@ -1,0 +1,179 @@
+#include "ml/classify/classifier_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ml/data/augment.h"
+#include "ml/data/dataset_loader.h"
+#include "ml/data/mix64.h"
+#include "runtime/base/status_macros.h"
+#include "train/sharding.h"
+
+namespace miniray::ml {
+namespace {
+
+// The streams of random numbers of a run.
+enum class Stream : uint64_t {
+  kWeights = 0,
+  kShards = 1,
+  kOrder = 2,
+  kAugment = 3
+};
+
+// id: of the shard, where each has a stream of its own.
+uint64_t StreamSeed(uint64_t seed, Stream stream, int id = 0) {
+  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
+               (static_cast<uint64_t>(id) << 8));
+}
+
+absl::StatusOr<ImageDataset> LoadSplit(const ClassifierWorkerOptions& options,
+                                       const std::string& split, int shard_id,
+                                       int num_shards) {
+  DatasetOptions load = {.name = options.dataset,
+                         .data_dir = options.data_dir,
+                         .split = split,
+                         .selection = {.limit = options.limit,
+                                       .shard_id = shard_id,
+                                       .num_shards = num_shards}};
+  // "synthetic" makes as many images as are asked for.
+  if (options.limit > 0) load.synthetic.count = options.limit;
+  return LoadImageDataset(load);
+}
+
+}  // namespace
+
+ClassifierWorker::ClassifierWorker(ClassifierWorkerOptions options)
+    : options_(std::move(options)) {}
+
+absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
+                                             const train::Config& config) {
+  MR_ASSIGN_OR_RETURN(train::Sharding sharding,
+                      train::ShardingFromConfig(config));
+  ImageDataset dataset;
+  if (sharding.method == train::ShardMethod::kContiguous) {
+    // Readers need not read the rest.
+    MR_ASSIGN_OR_RETURN(dataset,
+                        LoadSplit(options_, "train", shard_id, num_shards));
+  } else {
+    MR_ASSIGN_OR_RETURN(const ImageDataset all,
+                        LoadSplit(options_, "train", 0, 1));
+    sharding.labels = {all.labels.data_ptr<int64_t>(),
+                       static_cast<size_t>(all.labels.numel())};
+    MR_ASSIGN_OR_RETURN(
+        const std::vector<int64_t> items,
+        train::ShardItems(all.size(), shard_id, num_shards, sharding));
+    MR_ASSIGN_OR_RETURN(ImageBatch shard, GatherBatch(all, items));
+    dataset = {.images = std::move(shard.images),
+               .labels = std::move(shard.labels),
+               .class_names = all.class_names};
+  }
+  MR_ASSIGN_OR_RETURN(
+      BatchSampler sampler,
+      BatchSampler::Create(dataset.size(),
+                           std::min(options_.batch_size, dataset.size()),
+                           StreamSeed(options_.seed, Stream::kOrder, shard_id),
+                           /*drop_last=*/true));
+  if (classifier_ == nullptr) {
+    MR_ASSIGN_OR_RETURN(
+        classifier_,
+        Classifier::Create(
+            {.network = options_.network,
+             .channels = dataset.channels(),
+             .height = dataset.height(),
+             .width = dataset.width(),
+             .hidden = options_.hidden,
+             .classes = dataset.num_classes(),
+             .optimizer = options_.optimizer,
+             .momentum = options_.momentum,
+             .weight_decay = options_.weight_decay,
+             .lr = options_.lr,
+             .loop = options_.loop,
+             .device = options_.device,
+             .seed = StreamSeed(options_.seed, Stream::kWeights)}));
+    seen_ = classifier_.get();
+  }
+  dataset_ = std::move(dataset);
+  sampler_ = std::move(sampler);
+  shard_id_ = shard_id;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  const EpochBatches batches = sampler_->Epoch(epoch);
+  const uint64_t seed = StreamSeed(options_.seed, Stream::kAugment, shard_id_) +
+                        static_cast<uint64_t>(epoch);
+  classifier_->BeginEpoch(epoch, batches.size() * sampler_->batch_size());
+  for (int64_t b = 0; b < batches.size(); ++b) {
+    MR_ASSIGN_OR_RETURN(ImageBatch batch, GatherBatch(dataset_, batches[b]));
+    if (options_.augment) {
+      batch.images =
+          FlipAndShift(batch.images, kUsualShift,
+                       Mix64(Mix64(seed) + static_cast<uint64_t>(b)));
+    }
+    MR_RETURN_IF_ERROR(classifier_->TrainStep(batch).status());
+  }
+  return classifier_->EndEpoch();
+}
+
+absl::StatusOr<train::Metrics> ClassifierWorker::EvaluateShard(int shard,
+                                                               int num_shards) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  MR_ASSIGN_OR_RETURN(const ImageDataset test,
+                      LoadSplit(options_, "test", shard, num_shards));
+  const Evaluation evaluation = classifier_->Evaluate(test);
+  return train::Metrics{
+      {"accuracy", evaluation.accuracy},
+      {"loss", evaluation.loss},
+      {train::kSamplesMetric, static_cast<double>(test.size())}};
+}
+
+absl::StatusOr<NamedTensors> ClassifierWorker::GetWeights() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->Weights();
+}
+
+absl::StatusOr<ReadOnly<NamedTensors>> ClassifierWorker::LendWeights() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->LendWeights();
+}
+
+absl::Status ClassifierWorker::SetWeights(
+    const ReadOnly<NamedTensors>& weights) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->SetWeights(weights.value);
+}
+
+absl::StatusOr<std::vector<std::string>> ClassifierWorker::BufferNames() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->BufferNames();
+}
+
+absl::StatusOr<int64_t> ClassifierWorker::NumSamples() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return dataset_.size();
+}
+
+absl::StatusOr<train::CheckpointFiles> ClassifierWorker::SaveCheckpoint() {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->SaveState();
+}
+
+absl::Status ClassifierWorker::LoadCheckpoint(
+    const train::CheckpointFiles& files) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return classifier_->LoadState(files);
+}
+
+train::Progress ClassifierWorker::GetProgress() const {
+  const Classifier* const classifier = seen_;
+  return classifier != nullptr ? classifier->Now() : train::Progress();
+}
+
+absl::Status ClassifierWorker::CheckLoaded() const {
+  if (classifier_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the worker has no data yet: call LoadDataShard first");
+}
+
+}  // namespace miniray::ml

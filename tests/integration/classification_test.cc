@@ -1,0 +1,42 @@
+// The example of classification learns Fashion-MNIST.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/process_tools.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+TEST(ClassificationTest, AveragesEveryThirdEpochAndLearns) {
+  ProcessTree tree;
+  const RunResult result =
+      tree.Run({BuiltProgram("ml/examples/classification"), "--workers=2",
+                "--epochs=3", "--limit=4000"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<std::string> lines =
+      absl::StrSplit(result.out, '\n', absl::SkipEmpty());
+  ASSERT_THAT(lines, SizeIs(3)) << result.out;
+  EXPECT_THAT(lines[1],
+              AllOf(HasSubstr("epoch  2  loss"), Not(HasSubstr("averaged"))));
+  EXPECT_THAT(lines[2], HasSubstr("averaged; test accuracy "));
+  // Of ten classes; chance is 10 %.
+  const std::vector<std::string> parts = absl::StrSplit(lines[2], "accuracy ");
+  const std::vector<std::string> words = absl::StrSplit(parts.back(), ' ');
+  double accuracy = 0;
+  ASSERT_TRUE(absl::SimpleAtod(words[0], &accuracy)) << lines[2];
+  EXPECT_GT(accuracy, 65);
+  EXPECT_TRUE(tree.WaitForCount(0)) << tree.Living().size() << " are left";
+}
+
+}  // namespace
+}  // namespace miniray
