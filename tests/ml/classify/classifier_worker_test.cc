@@ -1,0 +1,133 @@
+#include "ml/classify/classifier_worker.h"
+
+#include <string>
+#include <vector>
+
+#include "ATen/ops/equal.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/ml/data/data_testutil.h"
+#include "train/merge_metrics.h"
+
+namespace miniray::ml {
+namespace {
+
+using absl::StatusCode::kFailedPrecondition;
+using absl::StatusCode::kInvalidArgument;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+
+// Made-up images of 3 x 32 x 32.
+ClassifierWorkerOptions Small(const std::string& network = "cnn") {
+  return {.dataset = "synthetic",
+          .limit = 60,
+          .network = network,
+          .hidden = 8,
+          .device = "cpu",
+          .batch_size = 10};
+}
+
+void ExpectSameWeights(const ClassifierWorker& a, const ClassifierWorker& b) {
+  ASSERT_OK_AND_ASSIGN(const NamedTensors left, a.GetWeights());
+  ASSERT_OK_AND_ASSIGN(const NamedTensors right, b.GetWeights());
+  ASSERT_EQ(left.size(), right.size());
+  for (size_t i = 0; i < left.size(); ++i) {
+    EXPECT_TRUE(at::equal(left[i].second, right[i].second)) << left[i].first;
+  }
+}
+
+TEST(ClassifierWorkerTest, NeedsDataFirst) {
+  ClassifierWorker worker(Small());
+  ExpectError(worker.TrainEpoch(0).status(), kFailedPrecondition,
+              {"LoadDataShard"});
+  ExpectError(worker.EvaluateShard(0, 1).status(), kFailedPrecondition,
+              {"LoadDataShard"});
+  ExpectError(worker.BufferNames().status(), kFailedPrecondition,
+              {"LoadDataShard"});
+  EXPECT_EQ(worker.GetProgress().epoch, train::Progress().epoch);
+}
+
+TEST(ClassifierWorkerTest, ShardsAreDealtAsTheTrainerSays) {
+  for (const char* sharding : {"contiguous", "strided", "by_class"}) {
+    int64_t images = 0;
+    for (int shard = 0; shard < 4; ++shard) {
+      ClassifierWorker worker(Small());
+      train::Config config;
+      config.Set("sharding", std::string(sharding));
+      ASSERT_TRUE(worker.LoadDataShard(shard, 4, config).ok());
+      images += *worker.NumSamples();
+    }
+    EXPECT_EQ(images, 60) << sharding;
+  }
+  train::Config config;
+  config.Set("sharding", std::string("by_luck"));
+  ExpectError(ClassifierWorker(Small()).LoadDataShard(0, 1, config),
+              kInvalidArgument, {"by_luck"});
+}
+
+TEST(ClassifierWorkerTest, EvaluationOfShardsIsThatOfTheWhole) {
+  ClassifierWorker worker(Small());
+  ASSERT_TRUE(worker.LoadDataShard(0, 1, {}).ok());
+  ASSERT_TRUE(worker.TrainEpoch(0).ok());
+  ASSERT_OK_AND_ASSIGN(const train::Metrics whole, worker.EvaluateShard(0, 1));
+  EXPECT_EQ(whole.at("samples"), 60);
+  std::vector<train::Metrics> shards;
+  for (int shard = 0; shard < 7; ++shard) {
+    ASSERT_OK_AND_ASSIGN(train::Metrics part, worker.EvaluateShard(shard, 7));
+    shards.push_back(std::move(part));
+  }
+  ASSERT_OK_AND_ASSIGN(const train::Metrics merged,
+                       train::MergeEvaluation(shards));
+  EXPECT_EQ(merged.at("accuracy"), whole.at("accuracy"));
+  EXPECT_NEAR(merged.at("loss"), whole.at("loss"), 1e-5);
+}
+
+TEST(ClassifierWorkerTest, BatchNormHasBuffersThatTravel) {
+  ClassifierWorker plain(Small());
+  ASSERT_TRUE(plain.LoadDataShard(0, 1, {}).ok());
+  EXPECT_THAT(*plain.BufferNames(), IsEmpty());
+
+  ClassifierWorker one(Small("resnet20")), other(Small("resnet20"));
+  ASSERT_TRUE(one.LoadDataShard(0, 2, {}).ok());
+  ASSERT_TRUE(other.LoadDataShard(1, 2, {}).ok());
+  ExpectSameWeights(one, other);  // The seed is the run's.
+  EXPECT_THAT(*one.BufferNames(), Contains("block3.first_norm.running_mean"));
+  ASSERT_TRUE(one.TrainEpoch(0).ok());
+  ASSERT_TRUE(other.SetWeights(*one.LendWeights()).ok());
+  ExpectSameWeights(one, other);
+  ASSERT_OK_AND_ASSIGN(const train::Metrics a, one.EvaluateShard(0, 1));
+  ASSERT_OK_AND_ASSIGN(const train::Metrics b, other.EvaluateShard(0, 1));
+  EXPECT_EQ(a, b);
+}
+
+TEST(ClassifierWorkerTest, GoesOnFromACheckpoint) {
+  ClassifierWorkerOptions options = Small();
+  options.augment = true;
+  ClassifierWorker one(options), other(options);
+  ASSERT_TRUE(one.LoadDataShard(0, 2, {}).ok());
+  ASSERT_TRUE(one.TrainEpoch(0).ok());
+  ASSERT_OK_AND_ASSIGN(const train::CheckpointFiles files,
+                       one.SaveCheckpoint());
+  ASSERT_TRUE(one.TrainEpoch(1).ok());
+
+  ASSERT_TRUE(other.LoadDataShard(0, 2, {}).ok());
+  ASSERT_TRUE(other.LoadCheckpoint(files).ok());
+  ASSERT_TRUE(other.TrainEpoch(1).ok());
+  ExpectSameWeights(one, other);
+}
+
+TEST(ClassifierWorkerTest, AugmentationChangesWhatIsTrained) {
+  ClassifierWorkerOptions options = Small();
+  ClassifierWorker plain(options);
+  options.augment = true;
+  ClassifierWorker augmented(options);
+  for (ClassifierWorker* worker : {&plain, &augmented}) {
+    ASSERT_TRUE(worker->LoadDataShard(0, 1, {}).ok());
+    ASSERT_TRUE(worker->TrainEpoch(0).ok());
+  }
+  EXPECT_FALSE(at::equal((*plain.GetWeights())[0].second,
+                         (*augmented.GetWeights())[0].second));
+}
+
+}  // namespace
+}  // namespace miniray::ml
