@@ -50,12 +50,18 @@ ABSL_FLAG(int64_t, threads, 0,
 ABSL_FLAG(std::string, save_dir, "models/gan",
           "folder for generator.pt, discriminator.pt and samples.png");
 
-ABSL_FLAG(std::string, dataset, "fashion-mnist",
-          "fashion-mnist, mnist, cifar10 or synthetic");
+ABSL_FLAG(
+    std::string, dataset, "fashion-mnist",
+    "fashion-mnist, mnist, cifar10, image-folder (of PNG and JPEG files) or "
+    "synthetic");
 ABSL_FLAG(std::string, data_dir, "",
           "folder of the data set on the workers' machines; fashion-mnist "
           "needs none where the package dataset-fashion-mnist is installed");
 ABSL_FLAG(int64_t, limit, 0, "use only the first N images; 0: all");
+ABSL_FLAG(int64_t, image_size, 64,
+          "height and width that the pictures of an image-folder are brought "
+          "to");
+ABSL_FLAG(int64_t, image_channels, 3, "of an image-folder; 1: grey");
 
 ABSL_FLAG(int64_t, workers, 4, "worker processes");
 ABSL_FLAG(int64_t, sync_interval, 5,
@@ -113,7 +119,9 @@ ProgramHelp Help() {
                   {"mode", "epochs", "batch_size", "latent_dim", "lr",
                    "label_smoothing", "seed", "threads", "save_dir"}},
                  {"The training step", TrainLoopFlags()},
-                 {"Data", {"dataset", "data_dir", "limit"}},
+                 {"Data",
+                  {"dataset", "data_dir", "limit", "image_size",
+                   "image_channels"}},
                  {kDistributed,
                   {"workers", "sync_interval", "sync_strategy", "momentum",
                    "sync_options", "sharding", "num_cpus_per_worker",
@@ -274,6 +282,10 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   }
   worker.limit = absl::GetFlag(FLAGS_limit);
   MR_RETURN_IF_ERROR(AtLeast(worker.limit, 0, "limit"));
+  worker.image_size = absl::GetFlag(FLAGS_image_size);
+  worker.image_channels = absl::GetFlag(FLAGS_image_channels);
+  MR_RETURN_IF_ERROR(AtLeast(worker.image_size, 1, "image-size"));
+  MR_RETURN_IF_ERROR(AtLeast(worker.image_channels, 1, "image-channels"));
   worker.batch_size = absl::GetFlag(FLAGS_batch_size);
   MR_RETURN_IF_ERROR(AtLeast(worker.batch_size, 2, "batch-size"));
   worker.latent_dim = absl::GetFlag(FLAGS_latent_dim);

@@ -34,7 +34,9 @@ absl::StatusOr<ImageDataset> LoadSplit(const ClassifierWorkerOptions& options,
                          .split = split,
                          .selection = {.limit = options.limit,
                                        .shard_id = shard_id,
-                                       .num_shards = num_shards}};
+                                       .num_shards = num_shards},
+                         .image_folder = {.size = options.image_size,
+                                          .channels = options.image_channels}};
   // "synthetic" makes as many images as are asked for.
   if (options.limit > 0) load.synthetic.count = options.limit;
   return LoadImageDataset(load);

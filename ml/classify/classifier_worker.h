@@ -30,6 +30,9 @@ struct ClassifierWorkerOptions {
   std::string dataset = "fashion-mnist";  // As LoadImageDataset knows it.
   std::string data_dir;                   // On the worker's machine.
   int64_t limit = 0;  // Images of each split, before sharding; 0: all.
+  // Of an image-folder; see ImageFolderOptions.
+  int64_t image_size = 64;
+  int64_t image_channels = 3;
   // See ClassifierOptions.
   std::string network = "cnn";
   int64_t hidden = 64;
@@ -44,9 +47,9 @@ struct ClassifierWorkerOptions {
   bool augment = false;
   uint64_t seed = 1;  // The same for all workers of a run.
 };
-MINIRAY_STRUCT(ClassifierWorkerOptions, dataset, data_dir, limit, network,
-               hidden, optimizer, lr, momentum, weight_decay, loop, device,
-               batch_size, augment, seed);
+MINIRAY_STRUCT(ClassifierWorkerOptions, dataset, data_dir, limit, image_size,
+               image_channels, network, hidden, optimizer, lr, momentum,
+               weight_decay, loop, device, batch_size, augment, seed);
 
 // Not thread-safe but for GetProgress. The same options and shard give the same
 // weights on one thread. Methods may throw what LibTorch throws.

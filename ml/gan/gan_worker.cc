@@ -92,7 +92,9 @@ absl::StatusOr<ImageDataset> GanWorker::LoadShard(int shard_id,
                       train::ShardingFromConfig(config));
   DatasetOptions load = {.name = options_.dataset,
                          .data_dir = options_.data_dir,
-                         .selection = {.limit = options_.limit}};
+                         .selection = {.limit = options_.limit},
+                         .image_folder = {.size = options_.image_size,
+                                          .channels = options_.image_channels}};
   // "synthetic" makes as many images as are asked for.
   if (options_.limit > 0) load.synthetic.count = options_.limit;
   if (sharding.method == train::ShardMethod::kContiguous) {

@@ -34,6 +34,9 @@ struct GanWorkerOptions {
   std::string dataset = "fashion-mnist";  // As LoadImageDataset knows it.
   std::string data_dir;                   // On the worker's machine.
   int64_t limit = 0;  // Images of the data set to use, before sharding; 0: all.
+  // Of an image-folder; see ImageFolderOptions.
+  int64_t image_size = 64;
+  int64_t image_channels = 3;
   // How the images are dealt to the workers (train/sharding.h): contiguous,
   // strided, shuffled (by `seed`) or by_class. All but the first read all
   // images before they keep theirs.
@@ -51,8 +54,9 @@ struct GanWorkerOptions {
   uint64_t seed = 1;
   int worker_id = 0;
 };
-MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, sharding, batch_size,
-               latent_dim, lr, label_smoothing, loop, device, seed, worker_id);
+MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, image_size,
+               image_channels, sharding, batch_size, latent_dim, lr,
+               label_smoothing, loop, device, seed, worker_id);
 
 // What a worker trains on.
 struct GanShard {
