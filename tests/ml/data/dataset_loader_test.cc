@@ -25,7 +25,8 @@ void WriteMnistLike(const std::string& folder, const std::string& part,
 
 TEST(LoadImageDatasetTest, UnknownNameListsTheKnownOnes) {
   ExpectError(LoadImageDataset({.name = "imagenet"}).status(), kInvalidArgument,
-              {"'imagenet'", "cifar10, fashion-mnist, mnist", "synthetic"});
+              {"'imagenet'", "cifar10, fashion-mnist, image-folder, mnist",
+               "synthetic"});
 }
 
 TEST(LoadImageDatasetTest, RejectsAnUnknownSplit) {
