@@ -20,26 +20,18 @@ enum class Stream : uint64_t {
   kAugment = 3
 };
 
-// id: of the shard, where each has a stream of its own.
-uint64_t StreamSeed(uint64_t seed, Stream stream, int id = 0) {
-  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
-               (static_cast<uint64_t>(id) << 8));
-}
-
-absl::StatusOr<ImageDataset> LoadSplit(const ClassifierWorkerOptions& options,
-                                       const std::string& split, int shard_id,
-                                       int num_shards) {
+// All of a split.
+DatasetOptions SplitOptions(const ClassifierWorkerOptions& options,
+                            const std::string& split) {
   DatasetOptions load = {.name = options.dataset,
                          .data_dir = options.data_dir,
                          .split = split,
-                         .selection = {.limit = options.limit,
-                                       .shard_id = shard_id,
-                                       .num_shards = num_shards},
+                         .selection = {.limit = options.limit},
                          .image_folder = {.size = options.image_size,
                                           .channels = options.image_channels}};
   // "synthetic" makes as many images as are asked for.
   if (options.limit > 0) load.synthetic.count = options.limit;
-  return LoadImageDataset(load);
+  return load;
 }
 
 }  // namespace
@@ -49,26 +41,11 @@ ClassifierWorker::ClassifierWorker(ClassifierWorkerOptions options)
 
 absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
                                              const train::Config& config) {
-  MR_ASSIGN_OR_RETURN(train::Sharding sharding,
+  MR_ASSIGN_OR_RETURN(const train::Sharding sharding,
                       train::ShardingFromConfig(config));
-  ImageDataset dataset;
-  if (sharding.method == train::ShardMethod::kContiguous) {
-    // Readers need not read the rest.
-    MR_ASSIGN_OR_RETURN(dataset,
-                        LoadSplit(options_, "train", shard_id, num_shards));
-  } else {
-    MR_ASSIGN_OR_RETURN(const ImageDataset all,
-                        LoadSplit(options_, "train", 0, 1));
-    sharding.labels = {all.labels.data_ptr<int64_t>(),
-                       static_cast<size_t>(all.labels.numel())};
-    MR_ASSIGN_OR_RETURN(
-        const std::vector<int64_t> items,
-        train::ShardItems(all.size(), shard_id, num_shards, sharding));
-    MR_ASSIGN_OR_RETURN(ImageBatch shard, GatherBatch(all, items));
-    dataset = {.images = std::move(shard.images),
-               .labels = std::move(shard.labels),
-               .class_names = all.class_names};
-  }
+  MR_ASSIGN_OR_RETURN(ImageDataset dataset,
+                      LoadImageShard(SplitOptions(options_, "train"), sharding,
+                                     shard_id, num_shards));
   MR_ASSIGN_OR_RETURN(
       BatchSampler sampler,
       BatchSampler::Create(dataset.size(),
@@ -121,8 +98,9 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
 absl::StatusOr<train::Metrics> ClassifierWorker::EvaluateShard(int shard,
                                                                int num_shards) {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  MR_ASSIGN_OR_RETURN(const ImageDataset test,
-                      LoadSplit(options_, "test", shard, num_shards));
+  MR_ASSIGN_OR_RETURN(
+      const ImageDataset test,
+      LoadImageShard(SplitOptions(options_, "test"), {}, shard, num_shards));
   const Evaluation evaluation = classifier_->Evaluate(test);
   return train::Metrics{
       {"accuracy", evaluation.accuracy},

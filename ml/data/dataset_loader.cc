@@ -173,6 +173,27 @@ absl::StatusOr<ImageDataset> LoadImageDataset(const DatasetOptions& options) {
   return dataset;
 }
 
+absl::StatusOr<ImageDataset> LoadImageShard(DatasetOptions options,
+                                            train::Sharding sharding,
+                                            int shard_id, int num_shards) {
+  if (sharding.method == train::ShardMethod::kContiguous) {
+    // Readers need not read the rest.
+    options.selection.shard_id = shard_id;
+    options.selection.num_shards = num_shards;
+    return LoadImageDataset(options);
+  }
+  MR_ASSIGN_OR_RETURN(const ImageDataset all, LoadImageDataset(options));
+  sharding.labels = {all.labels.data_ptr<int64_t>(),
+                     static_cast<size_t>(all.labels.numel())};
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> items,
+      train::ShardItems(all.size(), shard_id, num_shards, sharding));
+  MR_ASSIGN_OR_RETURN(ImageBatch shard, GatherBatch(all, items));
+  return ImageDataset{.images = std::move(shard.images),
+                      .labels = std::move(shard.labels),
+                      .class_names = all.class_names};
+}
+
 absl::Status RegisterDataset(const std::string& name, DatasetReader reader) {
   return Registry::Get().Add(name, std::move(reader));
 }

@@ -20,6 +20,7 @@
 #include "ml/data/shard.h"
 #include "ml/data/split.h"
 #include "ml/data/synthetic.h"
+#include "train/sharding.h"
 
 namespace miniray::ml {
 
@@ -53,6 +54,15 @@ struct DatasetOptions {
 // unknown split, a missing data_dir or a bad selection; those of the reader
 // else. Each starts with the data set's name.
 absl::StatusOr<ImageDataset> LoadImageDataset(const DatasetOptions& options);
+
+// Loads a worker's part of what `options` select, all of which is read where
+// the parts are not contiguous.
+//
+// sharding: its labels are set here. Errors: those of LoadImageDataset and
+// train::ShardItems.
+absl::StatusOr<ImageDataset> LoadImageShard(DatasetOptions options,
+                                            train::Sharding sharding,
+                                            int shard_id, int num_shards);
 
 // Reads what `options` selects; `split` is options.split, parsed. Called from
 // any thread. Its result is checked with ValidateImageDataset.

@@ -19,6 +19,16 @@ constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Returns the seed of one of a run's streams of random numbers.
+//
+// stream: an enumeration of them, below 256. id: of the worker or shard, where
+// each has a stream of its own; >= 0.
+template <class Stream>
+constexpr uint64_t StreamSeed(uint64_t seed, Stream stream, int id = 0) {
+  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
+               (static_cast<uint64_t>(id) << 8));
+}
+
 }  // namespace miniray::ml
 
 #endif  // MINIRAY_ML_DATA_MIX64_H_

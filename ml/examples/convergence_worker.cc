@@ -21,12 +21,6 @@ constexpr double kScale = 100;
 // The streams of random numbers of a run.
 enum class Stream : uint64_t { kWeights = 0, kShards = 1, kOrder = 2 };
 
-// id: of the worker, where each has a stream of its own.
-uint64_t StreamSeed(uint64_t seed, Stream stream, int id = 0) {
-  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
-               (static_cast<uint64_t>(id) << 8));
-}
-
 // Falls linearly, to 0 after the last step.
 train::LrSchedule Schedule(const ConvergenceWorkerOptions& options) {
   if (options.steps < 1) return {};

@@ -22,12 +22,6 @@ constexpr double kConstant = 1e-10;
 // The streams of random numbers of a run.
 enum class Stream : uint64_t { kWeights = 0, kSplit = 1, kOrder = 2 };
 
-// id: of the worker, where each has a stream of its own.
-uint64_t StreamSeed(uint64_t seed, Stream stream, int id = 0) {
-  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
-               (static_cast<uint64_t>(id) << 8));
-}
-
 absl::StatusOr<NumberTable> LoadTable(const RegressionWorkerOptions& options) {
   if (!options.data.empty()) return ReadCsv(options.data);
   return MakeFriedmanTable(options.made_rows, options.seed);

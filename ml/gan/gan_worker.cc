@@ -25,11 +25,6 @@ enum class Stream : uint64_t {
   kShards = 3
 };
 
-uint64_t StreamSeed(uint64_t seed, Stream stream, int worker_id) {
-  return Mix64(Mix64(seed) + static_cast<uint64_t>(stream) +
-               (static_cast<uint64_t>(worker_id) << 8));
-}
-
 ImageShape ShapeOf(const ImageDataset& dataset) {
   return {dataset.channels(), dataset.height(), dataset.width()};
 }
@@ -44,7 +39,7 @@ GanOptions WorkerGanOptions(const GanWorkerOptions& options,
           .label_smoothing = options.label_smoothing,
           .loop = options.loop,
           .device = options.device,
-          .weights_seed = StreamSeed(options.seed, Stream::kWeights, 0),
+          .weights_seed = StreamSeed(options.seed, Stream::kWeights),
           .noise_seed =
               StreamSeed(options.seed, Stream::kNoise, options.worker_id)};
 }
@@ -97,23 +92,8 @@ absl::StatusOr<ImageDataset> GanWorker::LoadShard(int shard_id,
                                           .channels = options_.image_channels}};
   // "synthetic" makes as many images as are asked for.
   if (options_.limit > 0) load.synthetic.count = options_.limit;
-  if (sharding.method == train::ShardMethod::kContiguous) {
-    // Readers need not read the rest.
-    load.selection.shard_id = shard_id;
-    load.selection.num_shards = num_shards;
-    return LoadImageDataset(load);
-  }
-  MR_ASSIGN_OR_RETURN(const ImageDataset all, LoadImageDataset(load));
-  sharding.seed = StreamSeed(options_.seed, Stream::kShards, 0);
-  sharding.labels = {all.labels.data_ptr<int64_t>(),
-                     static_cast<size_t>(all.labels.numel())};
-  MR_ASSIGN_OR_RETURN(
-      const std::vector<int64_t> items,
-      train::ShardItems(all.size(), shard_id, num_shards, sharding));
-  MR_ASSIGN_OR_RETURN(ImageBatch shard, GatherBatch(all, items));
-  return ImageDataset{.images = std::move(shard.images),
-                      .labels = std::move(shard.labels),
-                      .class_names = all.class_names};
+  sharding.seed = StreamSeed(options_.seed, Stream::kShards);
+  return LoadImageShard(std::move(load), sharding, shard_id, num_shards);
 }
 
 absl::StatusOr<train::Metrics> GanWorker::TrainEpoch(int epoch) {
