@@ -67,6 +67,7 @@ main() {
   temporary="$(mktemp -d "${dir}/.fetch-XXXXXX")"
   trap 'rm -rf "${temporary}"' EXIT
   curl --fail --location --retry 3 --show-error --silent \
+    --connect-timeout 30 --speed-limit 1000 --speed-time 60 \
     --output "${temporary}/archive.tar.gz" "${url}" ||
     die "cannot fetch ${url}: is there a network? Fetch it elsewhere, and give" \
       "--url file:///path/cifar-10-binary.tar.gz"
