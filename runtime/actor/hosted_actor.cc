@@ -41,9 +41,9 @@ constexpr uint64_t kMaxSentResult = 100'000;
 constexpr uint64_t kMaxReplyBytes = kMaxMessageBytes - (1 << 20);
 
 // Results with so many bytes stay in this process at most: callers that do not
-// fetch them, nor let go of them, must not fill its memory. Beyond, what was
-// asked to stay goes to the node's store, and what need not stay is sent at
-// once. One alone may have more.
+// fetch them, nor let go of them, must not fill its memory. Beyond, what need
+// not stay is sent at once, and what must goes to the node's store. One alone
+// may have more.
 constexpr char kKeptVariable[] = "MINIRAY_KEPT_RESULTS_MB";
 constexpr int64_t kMaxKeptBytes = int64_t{1} << 30;
 constexpr int64_t kMostMegabytes = int64_t{1} << 40;
@@ -337,8 +337,7 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   if (status.ok()) {
     reply->kept = Stays(*lane, *call, result->bytes.size());
     if (reply->kept || call->message.keep_result) {
-      absl::StatusOr<absl::Cord> reference =
-          Keep(*call->session, *std::move(result));
+      absl::StatusOr<absl::Cord> reference = Keep(*call, *std::move(result));
       status = reference.status();
       if (status.ok()) reply->result = *std::move(reference);
     } else {
@@ -373,26 +372,29 @@ bool HostedActor::Stays(const Lane& lane, const QueuedCall& call,
          !lane.exit_requested() && kept_.bytes() < max_kept_bytes_;
 }
 
-absl::StatusOr<absl::Cord> HostedActor::Keep(const CallSession& session,
+absl::StatusOr<absl::Cord> HostedActor::Keep(const QueuedCall& call,
                                              EncodedResult result) {
   v1::Value value;
+  const std::string& caller = call.session->caller();
   const int64_t kept = kept_.bytes();
-  if (hooks_.put != nullptr && kept > 0 &&
-      kept + static_cast<int64_t>(result.bytes.size()) > max_kept_bytes_) {
+  const bool fits =
+      kept == 0 ||
+      kept + static_cast<int64_t>(result.bytes.size()) <= max_kept_bytes_;
+  // What the caller asks to stay it may pass on: others can hold it there.
+  if (hooks_.put != nullptr && (call.message.keep_result || !fits)) {
     std::shared_ptr<void> hold;
     absl::StatusOr<absl::Cord> reference = hooks_.put(result.bytes, &hold);
     if (!reference.ok() || !value.ParseFromString(std::string(*reference))) {
       return absl::Status(
           reference.ok() ? absl::StatusCode::kInternal
                          : reference.status().code(),
-          absl::StrCat("the call ran, but its result of ", result.bytes.size(),
-                       " bytes cannot stay: results that the actor keeps have ",
-                       kept, " of ", max_kept_bytes_, " bytes (", kKeptVariable,
-                       "), and beyond, its node keeps them: ",
-                       reference.status().message()));
+          absl::StrCat(
+              "the call ran, but its node's object store cannot keep its "
+              "result of ",
+              result.bytes.size(), " bytes: ", reference.status().message()));
     }
     result.holds.push_back(std::move(hold));
-    kept_.AddStored(session.caller(), value.object().object_id(),
+    kept_.AddStored(caller, value.object().object_id(),
                     std::move(result.holds));
     return reference;
   }
@@ -402,8 +404,8 @@ absl::StatusOr<absl::Cord> HostedActor::Keep(const CallSession& session,
   object->mutable_actor()->set_class_name(host_.spec().class_name());
   object->mutable_actor()->set_name(host_.spec().name());
   object->set_incarnation(host_.incarnation());
-  object->set_object_id(kept_.Add(session.caller(), std::move(result.bytes),
-                                  std::move(result.holds)));
+  object->set_object_id(
+      kept_.Add(caller, std::move(result.bytes), std::move(result.holds)));
   return absl::Cord(value.SerializeAsString());
 }
 

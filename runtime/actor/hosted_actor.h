@@ -125,10 +125,10 @@ class HostedActor : public SessionOwner,
 
   // Whether the call's result stays here though nobody asked for that.
   bool Stays(const Lane& lane, const QueuedCall& call, uint64_t bytes) const;
-  // Leaves the result here, or in the node's store if much is here, and makes
-  // the reference that is sent instead. Errors: of the store.
-  absl::StatusOr<absl::Cord> Keep(const CallSession& session,
-                                  EncodedResult result);
+  // Leaves the result here, or in the node's store if the caller has asked for
+  // that or much is here, and makes the reference that is sent instead. Errors:
+  // of the store.
+  absl::StatusOr<absl::Cord> Keep(const QueuedCall& call, EncodedResult result);
 
   KeptResults kept_;
   const int64_t max_kept_bytes_;

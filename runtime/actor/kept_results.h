@@ -1,6 +1,6 @@
-// Results that stay with the actor that made them (Call.keep_result), or with
-// its node's object store on its behalf, and what results refer to, until the
-// caller releases them or its session ends.
+// Results that stay with the actor that made them (Reply.kept), or that it put
+// into its node's object store (Call.keep_result), and what results refer to,
+// until the caller releases them or its session ends.
 
 #ifndef MINIRAY_RUNTIME_ACTOR_KEPT_RESULTS_H_
 #define MINIRAY_RUNTIME_ACTOR_KEPT_RESULTS_H_

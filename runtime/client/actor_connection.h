@@ -67,6 +67,11 @@ class ActorConnection : public CallOwner,
     Lookup lookup;
     // For results that stay with the actor. May be null.
     std::weak_ptr<ObjectFetcher> fetcher;
+    // Holds for this process what an actor put into a store for it; see
+    // ObjectClient::HoldSoon. May be null.
+    std::function<void(const absl::Cord& reference,
+                       std::function<void(std::shared_ptr<void>)> done)>
+        hold;
   };
 
   ActorConnection(ActorIdentity actor, Options options);
@@ -115,6 +120,8 @@ class ActorConnection : public CallOwner,
     // See CallState::Complete.
     std::shared_ptr<FetchHabit> stayed;
     std::optional<int32_t> process;
+    // What the actor keeps for the result.
+    std::shared_ptr<void> kept;
     // Dies unlocked: what it holds may have things to do.
     std::vector<std::shared_ptr<CallState>> holds;
   };
@@ -162,14 +169,14 @@ class ActorConnection : public CallOwner,
       ABSL_LOCKS_EXCLUDED(habits_mu_);
   // An argument of the call has come.
   void OnArgument(const CallState* call) ABSL_LOCKS_EXCLUDED(mu_);
-  // Sees to it that the result that stayed with the actor is released.
-  void HoldResult(CallState* call, const absl::Cord& reference)
+  // What has the result that the actor keeps released when it dies.
+  std::shared_ptr<void> HoldResult(const absl::Cord& reference)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Releases a result that stayed with the actor and that nobody waits for.
   void DropResult(const absl::Cord& reference)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // As HoldResult, for what the actor keeps under this id.
-  void HoldAtActor(CallState* call, std::string id)
+  std::shared_ptr<void> HoldAtActor(std::string id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes in a frame.
   void Accept(ActorStream* stream, const absl::Cord& bytes, Outcomes* outcomes)
@@ -227,7 +234,7 @@ class ActorConnection : public CallOwner,
   }
   absl::Status RestartingStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Where() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static void Run(Outcomes outcomes);
+  void Run(Outcomes outcomes);
 
   const ActorIdentity actor_;
   const Options options_;

@@ -187,24 +187,26 @@ void ActorConnection::OnArgument(const CallState* state) {
   Run(std::move(outcomes));
 }
 
-void ActorConnection::HoldResult(CallState* call, const absl::Cord& reference) {
+std::shared_ptr<void> ActorConnection::HoldResult(const absl::Cord& reference) {
   v1::Value value;
   if (!value.ParseFromString(std::string(reference)) || !value.has_object()) {
-    return;
+    return nullptr;
   }
-  HoldAtActor(call, value.object().object_id());
+  return HoldAtActor(value.object().object_id());
 }
 
-void ActorConnection::HoldAtActor(CallState* call, std::string id) {
+std::shared_ptr<void> ActorConnection::HoldAtActor(std::string id) {
   ++held_results_;
-  call->Hold(std::shared_ptr<void>(
-      nullptr, [weak = weak_from_this(), session = session_id_,
-                id = std::move(id)](void*) {
-        // Wherever the last reference dies: perhaps under somebody's lock.
-        RunInBackground([weak, session, id] {
-          if (auto self = weak.lock()) self->Release(session, id);
-        });
-      }));
+  return std::shared_ptr<void>(nullptr,
+                               [weak = weak_from_this(), session = session_id_,
+                                id = std::move(id)](void*) {
+                                 // Wherever the last reference dies: perhaps
+                                 // under somebody's lock.
+                                 RunInBackground([weak, session, id] {
+                                   if (auto self = weak.lock())
+                                     self->Release(session, id);
+                                 });
+                               });
 }
 
 void ActorConnection::DropResult(const absl::Cord& reference) {
@@ -377,9 +379,9 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
         outcome.stayed = HabitOf(call.method);
       }
       if (outcome.state->by_reference() || reply.kept) {
-        HoldResult(outcome.state.get(), reply.result);
+        outcome.kept = HoldResult(reply.result);
       } else if (!reply.held_id.empty()) {
-        HoldAtActor(outcome.state.get(), std::move(reply.held_id));
+        outcome.kept = HoldAtActor(std::move(reply.held_id));
       }
       outcome.result = std::move(reply.result);
     } else {
@@ -545,8 +547,27 @@ std::string ActorConnection::Where() const {
 void ActorConnection::Run(Outcomes outcomes) {
   for (Outcome& outcome : outcomes) {
     if (outcome.state == nullptr) continue;
-    outcome.state->Complete(std::move(outcome.result), outcome.where,
-                            std::move(outcome.stayed), outcome.process);
+    if (!outcome.result.ok() || !outcome.state->by_reference() ||
+        options_.hold == nullptr) {
+      if (outcome.kept.use_count() > 0) {
+        outcome.state->Hold(std::move(outcome.kept));
+      }
+      outcome.state->Complete(std::move(outcome.result), outcome.where,
+                              std::move(outcome.stayed), outcome.process);
+      continue;
+    }
+    // It is this process's own before anybody here hears of it. What it refers
+    // to in turn goes on being held by the actor.
+    const absl::Cord reference = *outcome.result;
+    options_.hold(reference, [state = std::move(outcome.state),
+                              kept = std::move(outcome.kept), reference,
+                              process = outcome.process](
+                                 std::shared_ptr<void> hold) mutable {
+      using Both = std::pair<std::shared_ptr<void>, std::shared_ptr<void>>;
+      state->Hold(std::make_shared<Both>(std::move(kept), std::move(hold)));
+      state->Complete(std::move(reference), /*where=*/"", /*stayed=*/nullptr,
+                      process);
+    });
   }
 }
 

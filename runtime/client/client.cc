@@ -399,6 +399,15 @@ class ClientImpl : public Client {
     options.channels = channels_;
     options.transport = transport_;
     options.fetcher = weak_from_this();
+    options.hold = [objects = std::weak_ptr<ObjectClient>(objects_)](
+                       const absl::Cord& reference,
+                       std::function<void(std::shared_ptr<void>)> done) {
+      if (const auto alive = objects.lock()) {
+        alive->HoldSoon(reference, std::move(done));
+      } else {
+        done(nullptr);
+      }
+    };
     options.lookup =
         [this](v1::GetActorRequest request,
                std::function<void(absl::StatusOr<v1::ActorInfo>)> done) {

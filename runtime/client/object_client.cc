@@ -71,6 +71,15 @@ bool IsHere(const std::string& address) {
   return local.ok() && *local == store->host;
 }
 
+void WarnNotHeld(const std::string& store, size_t count,
+                 const absl::Status& status) {
+  LOG_EVERY_N(WARNING, 100)
+      << "the object store at " << store
+      << " could not be told that this process holds " << count
+      << " objects, which may be freed before their ObjectRefs are gone: "
+      << status.message();
+}
+
 absl::StatusOr<v1::ObjectRefValue> DecodeReference(const absl::Cord& value) {
   v1::Value parsed;
   if (!parsed.ParseFromString(std::string(value)) || !parsed.has_object()) {
@@ -387,14 +396,9 @@ std::vector<std::shared_ptr<void>> ObjectClient::Hold(
       std::weak_ptr<Held>& known = held_[object->object_id()];
       holds[i] = known.lock();
       if (holds[i] != nullptr) continue;
-      const std::string& source = object->store_address();
-      const std::string& store =
-          options_.local_store.empty() ? source : options_.local_store;
-      holds[i] = std::make_shared<Held>(weak_from_this(), store,
-                                        object->object_id(), ++turns_);
-      holds[i]->source = source;
+      holds[i] = NewHeld(*object);
       known = holds[i];
-      to_register[store].push_back(holds[i]);
+      to_register[StoreFor(*object)].push_back(holds[i]);
     }
   }
   for (const auto& [store, items] : to_register) {
@@ -406,6 +410,62 @@ std::vector<std::shared_ptr<void>> ObjectClient::Hold(
     if (held != nullptr) held->registered.WaitForNotification();
   }
   return {holds.begin(), holds.end()};
+}
+
+const std::string& ObjectClient::StoreFor(
+    const v1::ObjectRefValue& object) const {
+  return options_.local_store.empty() ? object.store_address()
+                                      : options_.local_store;
+}
+
+std::shared_ptr<ObjectClient::Held> ObjectClient::NewHeld(
+    const v1::ObjectRefValue& object) {
+  auto held = std::make_shared<Held>(weak_from_this(), StoreFor(object),
+                                     object.object_id(), ++turns_);
+  held->source = object.store_address();
+  return held;
+}
+
+void ObjectClient::HoldSoon(const absl::Cord& reference,
+                            std::function<void(std::shared_ptr<void>)> done) {
+  const absl::StatusOr<v1::ObjectRefValue> object = DecodeReference(reference);
+  std::shared_ptr<Held> held;
+  bool is_known = false;
+  if (object.ok() && ParseHostPort(object->store_address()).ok()) {
+    absl::MutexLock lock(&mu_);
+    if (!closed_) {
+      std::weak_ptr<Held>& known = held_[object->object_id()];
+      held = known.lock();
+      is_known = held != nullptr;
+      if (!is_known) known = held = NewHeld(*object);
+    }
+  }
+  if (held == nullptr || is_known) return done(std::move(held));
+  struct Pending {
+    std::unique_ptr<v1::ObjectStore::Stub> stub;
+    grpc::ClientContext context;
+    v1::HoldObjectsRequest request;
+    v1::HoldObjectsResponse response;
+  };
+  auto pending = std::make_shared<Pending>();
+  const std::string& store = StoreFor(*object);
+  pending->stub = v1::ObjectStore::NewStub(options_.channels->Get(store));
+  SetHolder(pending->request.mutable_holder());
+  v1::ObjectClaim* const claim = pending->request.add_claims();
+  *claim = held->claim;
+  claim->set_source_address(held->source);
+  PrepareContext(&pending->context, options_.token, kHoldTimeout);
+  pending->stub->async()->HoldObjects(
+      &pending->context, &pending->request, &pending->response,
+      [pending, held = std::move(held), store,
+       done = std::move(done)](const grpc::Status& status) mutable {
+        if (!status.ok()) WarnNotHeld(store, 1, FromGrpcStatus(status));
+        held->registered.Notify();
+        // Not inside the callback: see ActorStream.
+        RunInBackground(
+            [last = std::move(pending), held = std::move(held),
+             done = std::move(done)]() mutable { done(std::move(held)); });
+      });
 }
 
 void ObjectClient::Register(const std::string& store, const Holds& holds) {
@@ -428,12 +488,7 @@ void ObjectClient::Register(const std::string& store, const Holds& holds) {
     v1::HoldObjectsResponse response;
     status = FromGrpcStatus(stub->HoldObjects(&context, request, &response));
   }
-  if (status.ok()) return;
-  LOG_EVERY_N(WARNING, 100)
-      << "the object store at " << store
-      << " could not be told that this process holds " << holds.size()
-      << " objects, which may be freed before their ObjectRefs are gone: "
-      << status.message();
+  if (!status.ok()) WarnNotHeld(store, holds.size(), status);
 }
 
 void ObjectClient::LetGo(const std::string& store, v1::ObjectClaim claim) {

@@ -69,6 +69,12 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   std::vector<std::shared_ptr<void>> Hold(
       const std::vector<absl::Cord>& references) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The same for one, without blocking: `done` gets what holds it once the
+  // store knows, or has failed to answer, in the background thread; or at once.
+  void HoldSoon(const absl::Cord& reference,
+                std::function<void(std::shared_ptr<void>)> done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // The Value that a serialized Value refers to; alone: see ObjectFetcher. A
   // link to an actor that breaks is made again, and what has come stays.
   // Errors: NOT_FOUND, it was freed. UNAVAILABLE, the process or node that held
@@ -102,6 +108,11 @@ class ObjectClient : public std::enable_shared_from_this<ObjectClient> {
   // it.
   class Held;
   using Holds = std::vector<std::shared_ptr<Held>>;
+  // The store that this process tells what it holds of `object`.
+  const std::string& StoreFor(const v1::ObjectRefValue& object) const;
+  // One that nobody knows of yet.
+  std::shared_ptr<Held> NewHeld(const v1::ObjectRefValue& object)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Registers holds at `store`.
   void Register(const std::string& store, const Holds& holds);
   // Its last reference is gone. Those that go at the same time are told

@@ -1,5 +1,5 @@
-// Results that are asked to stay (keep_result): with their actor up to a limit,
-// beyond it with its node's object store. Real processes.
+// Results that are asked to stay (keep_result), in the object store of their
+// actor's node. Real processes.
 
 #include <string>
 #include <vector>
@@ -34,15 +34,14 @@ MINIRAY_ACTOR(Maker, Constructor<>, &Maker::Make, &Maker::Size);
 
 class KeptResultsTest : public testing::Test {
  protected:
-  // Whose actors keep up to 4 MiB, and whose store has so many bytes of memory.
+  // Whose store has so many bytes of memory.
   explicit KeptResultsTest(int64_t store_bytes = 6'000'000)
       : cluster_({.configure_node = [store_bytes](WorkerDaemon::Options* node) {
           node->object_store_bytes = store_bytes;
         }}) {}
 
   ActorHandle<Maker> Create() {
-    auto maker =
-        driver_.CreateActor<Maker>({.env = {{"MINIRAY_KEPT_RESULTS_MB", "4"}}});
+    auto maker = driver_.CreateActor<Maker>({});
     EXPECT_THAT(maker, IsOk());
     EXPECT_THAT(maker->WaitReady(kLong), IsOk());
     return *maker;
@@ -70,66 +69,70 @@ class KeptResultsTest : public testing::Test {
   Cluster driver_ = cluster_.Connect();
 };
 
-TEST_F(KeptResultsTest, TheNodeKeepsWhatTheActorHasNoRoomFor) {
-  constexpr int kActors = 4, kAll = 11;
+TEST_F(KeptResultsTest, TheNodeKeepsThemAsLongAsTheyAreWanted) {
+  constexpr int kAll = 11, kSome = 4;
   const ActorHandle<Maker> maker = Create();
   const ActorHandle<Maker> reader = Create();
   std::vector<ObjectRef<std::string>> refs;
   for (int i = 0; i < kAll; ++i) refs.push_back(Keep(maker, 1'000'000, i));
+  refs.push_back(Keep(maker, /*size=*/1));
   for (const auto& ref : refs) {
     const auto reference = ref.state()->Wait(kLong);
     ASSERT_THAT(reference, IsOk());
     EXPECT_LT(reference->size(), 500u);
   }
-  EXPECT_EQ(Inspect(maker).kept_objects(), kAll);
-  EXPECT_GE(Inspect(maker).kept_bytes(), int64_t{kActors} * 1'000'000);
-  EXPECT_LE(Inspect(maker).kept_bytes(), 4 << 20);
-  EXPECT_EQ(Stored(), kAll - kActors);
+  EXPECT_EQ(Inspect(maker).kept_objects(), kAll + 1);
+  EXPECT_EQ(Inspect(maker).kept_bytes(), 0);
+  EXPECT_EQ(Stored(), kAll + 1);
   // The store's memory is less than that.
   EXPECT_GT(cluster_.daemon(0).object_stats().spilled_objects, 0);
-  for (int i = kActors; i < kAll; ++i) {
+  for (int i = 0; i < kAll; ++i) {
     EXPECT_THAT(refs[i].Get(kLong),
                 IsOkAndHolds(std::string(1'000'000, 'a' + i)));
     EXPECT_THAT(reader.Call<&Maker::Size>(refs[i]).Get(kLong),
                 IsOkAndHolds(1'000'000));
   }
-  refs.resize(kActors);
+  EXPECT_THAT(refs[kAll].Get(kLong), IsOkAndHolds("a"));
+  refs.resize(kSome);
   EXPECT_TRUE(Eventually(
-      [&] { return Stored() == 0 && Inspect(maker).kept_objects() == kActors; },
+      [&] {
+        return Stored() == kSome && Inspect(maker).kept_objects() == kSome;
+      },
       kLong));
-  for (int i = 0; i < kActors; ++i) {
+  for (int i = 0; i < kSome; ++i) {
     EXPECT_THAT(refs[i].Get(kLong),
                 IsOkAndHolds(std::string(1'000'000, 'a' + i)));
   }
   refs.clear();
   EXPECT_TRUE(Eventually(
-      [&] {
-        const v1::InspectResponse state = Inspect(maker);
-        return state.kept_objects() == 0 && state.kept_bytes() == 0;
-      },
+      [&] { return Stored() == 0 && Inspect(maker).kept_objects() == 0; },
       kLong));
 }
 
-TEST_F(KeptResultsTest, WhereNobodyHasRoomTheErrorSaysWhatToDo) {
+TEST_F(KeptResultsTest, WhereTheNodeHasNoRoomTheErrorSaysWhatToDo) {
   const ActorHandle<Maker> maker = Create();
   auto first = Keep(maker, 3'000'000);
   ASSERT_THAT(first.state()->Wait(kLong), IsOk());
-  EXPECT_THAT(Keep(maker, 7'000'000).Get(kLong),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("Maker.Make"), HasSubstr("the call ran"),
-                             HasSubstr("MINIRAY_KEPT_RESULTS_MB"),
-                             HasSubstr("no room for 7000"),
-                             HasSubstr("--object_store_bytes"))));
+  EXPECT_THAT(
+      Keep(maker, 7'000'000).Get(kLong),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("Maker.Make"), HasSubstr("the call ran"),
+                     HasSubstr("its node's object store cannot keep its result "
+                               "of 7000"),
+                     HasSubstr("no room for 7000"),
+                     HasSubstr("--object_store_bytes"))));
   EXPECT_EQ(Inspect(maker).calls_failed(), 1u);
   EXPECT_EQ(Inspect(maker).kept_objects(), 1);
-  // One alone has room.
-  first = {};
-  ASSERT_TRUE(
-      Eventually([&] { return Inspect(maker).kept_objects() == 0; }, kLong));
-  auto alone = Keep(maker, 7'000'000);
-  ASSERT_THAT(alone.state()->Wait(kLong), IsOk());
-  EXPECT_EQ(Stored(), 0);
-  EXPECT_GE(Inspect(maker).kept_bytes(), 7'000'000);
+  EXPECT_EQ(Stored(), 1);
+}
+
+TEST_F(KeptResultsTest, WhatNobodyWaitsForIsNotKept) {
+  const ActorHandle<Maker> maker = Create();
+  for (int i = 0; i < 5; ++i) Keep(maker, 1'000'000);
+  ASSERT_THAT(maker.Call<&Maker::Size>("behind").Get(kLong), IsOk());
+  EXPECT_TRUE(Eventually(
+      [&] { return Stored() == 0 && Inspect(maker).kept_objects() == 0; },
+      kLong));
 }
 
 }  // namespace

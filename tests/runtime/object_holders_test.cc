@@ -39,6 +39,7 @@ class Holder {
   void KeepNamed(const std::map<std::string, Ref>& refs) {
     for (const auto& [name, ref] : refs) kept_.push_back(ref);
   }
+  std::string Make(int64_t size) { return std::string(size, 'm'); }
   // A value, for which a reference may stand.
   int64_t SizeOf(const std::string& text) { return text.size(); }
   void LetGo() { kept_.clear(); }
@@ -72,8 +73,8 @@ class Holder {
   std::vector<Ref> kept_;
 };
 MINIRAY_ACTOR(Holder, Constructor<>, &Holder::Pid, &Holder::Keep,
-              &Holder::KeepAll, &Holder::KeepNamed, &Holder::SizeOf,
-              &Holder::LetGo, &Holder::KeptSize, &Holder::Give,
+              &Holder::KeepAll, &Holder::KeepNamed, &Holder::Make,
+              &Holder::SizeOf, &Holder::LetGo, &Holder::KeptSize, &Holder::Give,
               &Holder::GiveSome, &Holder::GiveLarge, &Holder::Kept,
               &Holder::Die, &Holder::PutFor);
 
@@ -226,6 +227,36 @@ TEST_F(ObjectHoldersTest, AValueOutlivesTheActorThatPutIt) {
                 IsOkAndHolds(kSize));
     ASSERT_THAT(holders[0].Call<&Holder::LetGo>().Get(kLong), IsOk());
     EXPECT_TRUE(AllFreed());
+  }
+}
+
+TEST_F(ObjectHoldersTest, AResultThatWasAskedToStayIsHeldAsAValueThatWasPut) {
+  const auto holders = OnBothNodes();
+  ASSERT_TRUE(AllFreed());
+  for (size_t i = 0; i < 2; ++i) {
+    for (const bool dies : {false, true}) {
+      const ActorHandle<Holder> maker = Create(i);
+      {
+        const Ref ref =
+            maker.With({.keep_result = true}).Call<&Holder::Make>(kSize);
+        // As soon as it is there, and before.
+        for (const auto& holder : holders) {
+          ASSERT_THAT(holder.Call<&Holder::Keep>(ref).Get(kLong), IsOk());
+        }
+      }
+      if (dies) {
+        EXPECT_FALSE(maker.Call<&Holder::Die>().Get(kLong).ok());
+        ASSERT_TRUE(Eventually([&] {
+          return cluster_.Info(maker).state() == v1::ACTOR_STATE_DEAD;
+        }));
+      }
+      for (const auto& holder : holders) {
+        EXPECT_THAT(holder.Call<&Holder::KeptSize>().Get(kLong),
+                    IsOkAndHolds(kSize));
+        ASSERT_THAT(holder.Call<&Holder::LetGo>().Get(kLong), IsOk());
+      }
+      EXPECT_TRUE(AllFreed());
+    }
   }
 }
 
