@@ -127,9 +127,13 @@ std::shared_ptr<CallState> ActorConnection::Call(CallRequest request) {
     return state;
   }
   for (const auto& ref : missing) {
-    ref->OnDone([weak = weak_from_this(), call = state.get()] {
-      if (auto self = weak.lock()) self->OnArgument(call);
-    });
+    // The call may have failed before, and be forgotten by everybody.
+    ref->OnDone(
+        [weak = weak_from_this(), weak_call = std::weak_ptr<CallState>(state)] {
+          const auto call = weak_call.lock();
+          if (call == nullptr) return;
+          if (auto self = weak.lock()) self->OnArgument(call.get());
+        });
   }
   return state;
 }
