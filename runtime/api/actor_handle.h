@@ -57,10 +57,10 @@ struct CallOptions {
   std::optional<int> max_retries;
   // Runs in this group instead of the method's own.
   std::string concurrency_group;
-  // The result stays in the actor's process, or, where that keeps much already,
-  // in its node's object store, until the last ObjectRef to it here is gone;
-  // Get fetches it, and so does an actor that it is passed to, straight from
-  // there. It is lost with that process. RESOURCE_EXHAUSTED: neither has room.
+  // The result goes to the object store of the actor's node, as with Put, and
+  // stays there as long as any process has an ObjectRef to it; Get fetches it,
+  // and so does an actor that it is passed to, straight from there. Costs two
+  // messages to stores, and a copy. RESOURCE_EXHAUSTED: the store has no room.
   bool keep_result = false;
   // The call has so long from now on, whatever it waits for; restarts and
   // retries included. Then its ObjectRef fails with DEADLINE_EXCEEDED, and it

@@ -60,20 +60,18 @@ class ArrivedReferences {
 // pass on; that needs a value that lies where others can fetch it: from Put, or
 // from a call with keep_result.
 //
-// What was Put lives as long as any process has an ObjectRef to it: the one
-// that put it, and each that was passed a reference as such (as a parameter of
-// type ObjectRef<T>, or inside of another value or a result). A process that
-// ends, however it does, has none any more; a driver, once its job ends. A
-// value also goes with the node that it was put on. A reference that arrives
-// costs a short message to the node's store; where many arrive at once, one for
-// all.
+// What was Put, or is the result of a call with keep_result, lives as long as
+// any process has an ObjectRef to it: the one that put it or made the call, and
+// each that was passed a reference as such (as a parameter of type
+// ObjectRef<T>, or inside of another value or a result). A process that ends,
+// however it does, has none any more; a driver, once its job ends. A value also
+// goes with the node that it was put on, or whose actor made it. A reference
+// that arrives costs a short message to the node's store; where many arrive at
+// once, one for all.
 //
-// A result that stayed with its actor (keep_result) lives as long as the
-// process that made the call has an ObjectRef to it, or a call that needs it,
-// and ends with either process: copies that travelled do not keep it alive.
-// What others shall keep is Put, by the actor, which returns the ObjectRef.
-//
-// Not held by a reference: what a constructor's arguments refer to, before the
+// Not held by a reference: what the result of a call with keep_result refers to
+// in its turn, once the process that made the call has no ObjectRef to it, or
+// the actor has ended; what a constructor's arguments refer to, before the
 // constructor has run or when it runs again after a restart, and what a saved
 // state refers to (SaveState), while no process has it. Somebody else has to
 // keep an ObjectRef as long.
