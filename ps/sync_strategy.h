@@ -78,6 +78,13 @@ class SyncStrategy {
   virtual absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) = 0;
 
+  // As Aggregate({contribution}), to the bit. No one else has its tensors, so
+  // that the result may lie where they do, which spares memory for one more
+  // model: for strategies that hand a model on to another one.
+  virtual absl::StatusOr<NamedTensors> AggregateOwn(Contribution contribution) {
+    return Aggregate({&contribution, 1});
+  }
+
   // The server's weights are not what Aggregate returned last: a strategy that
   // remembers forgets all and starts anew from these. They were set from
   // outside (PushWeights), or a result failed its check. Empty: the server has

@@ -157,11 +157,11 @@ absl::StatusOr<std::vector<WideSum>> DpStrategy::Sums(
 absl::StatusOr<NamedTensors> DpStrategy::AggregateWith(
     absl::Span<const Contribution> contributions,
     absl::Span<const double> sums) {
-  const Contribution mean = {.worker_id = contributions.front().worker_id,
-                             .tensors = PrivateMean(contributions, sums),
-                             .info = contributions.front().info};
+  Contribution mean = {.worker_id = contributions.front().worker_id,
+                       .tensors = PrivateMean(contributions, sums),
+                       .info = contributions.front().info};
   ++num_syncs_;
-  MR_ASSIGN_OR_RETURN(weights_, inner_->Aggregate({mean}));
+  MR_ASSIGN_OR_RETURN(weights_, inner_->AggregateOwn(std::move(mean)));
   return weights_;
 }
 

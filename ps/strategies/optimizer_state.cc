@@ -43,6 +43,17 @@ OptimizerState::OptimizerState(std::vector<Moment> moments)
 absl::StatusOr<NamedTensors> OptimizerState::Step(
     absl::Span<const Contribution> contributions, double keep,
     const ElementRule& rule) {
+  return StepInto(contributions, keep, rule, /*over=*/false);
+}
+
+absl::StatusOr<NamedTensors> OptimizerState::StepOver(
+    const Contribution& contribution, double keep, const ElementRule& rule) {
+  return StepInto({&contribution, 1}, keep, rule, /*over=*/true);
+}
+
+absl::StatusOr<NamedTensors> OptimizerState::StepInto(
+    absl::Span<const Contribution> contributions, double keep,
+    const ElementRule& rule, bool over) {
   const Contribution& first = contributions.front();
   MR_RETURN_IF_ERROR(CheckLayout(first.tensors, ModelLayout::Of(weights_),
                                  absl::StrCat("worker ", first.worker_id),
@@ -64,7 +75,9 @@ absl::StatusOr<NamedTensors> OptimizerState::Step(
 
   std::vector<const NamedTensors*> read = ModelsOf(contributions);
   read.insert(read.begin(), &weights_);
-  NamedTensors result = EmptySharedTensors(first.tensors);
+  // Each element is read before it is written.
+  NamedTensors result =
+      over ? first.tensors : EmptySharedTensors(first.tensors);
   std::vector<NamedTensors*> written = {&result};
   for (NamedTensors& value : values_) written.push_back(&value);
 

@@ -66,6 +66,10 @@ class OptimizerState {
       absl::Span<const Contribution> contributions, double keep,
       const ElementRule& rule);
 
+  // The same for one contribution, over whose tensors the result is written.
+  absl::StatusOr<NamedTensors> StepOver(const Contribution& contribution,
+                                        double keep, const ElementRule& rule);
+
   // The moments: "m/NAME" and so on for each parameter, once there was a step.
   NamedTensors Save() const;
   // The opposite. Errors: INVALID_ARGUMENT, they are not those of such an
@@ -74,6 +78,10 @@ class OptimizerState {
                        const NamedTensors& weights);
 
  private:
+  // As Step. over: write over the first contribution's tensors.
+  absl::StatusOr<NamedTensors> StepInto(
+      absl::Span<const Contribution> contributions, double keep,
+      const ElementRule& rule, bool over);
   // INVALID_ARGUMENT if Restore brought no moment for a parameter.
   absl::Status CheckMoments(const NamedTensors& model,
                             const std::vector<TensorInfo>& info) const;

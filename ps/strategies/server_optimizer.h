@@ -51,6 +51,14 @@ class ServerOptimizer : public SyncStrategy {
     return state_.weights();
   }
 
+  absl::StatusOr<NamedTensors> AggregateOwn(
+      Contribution contribution) override {
+    if (!state_.weights().empty())
+      return state_.StepOver(contribution, -1, rule_);
+    state_.Reset(contribution.tensors);
+    return state_.weights();
+  }
+
   void Reset(const NamedTensors& weights) override { state_.Reset(weights); }
   bool UsesStart() const override { return true; }
 

@@ -231,6 +231,16 @@ TEST_P(EachServerOptimizerTest, EveryFloatTypeTakesTheSameSteps) {
   }
 }
 
+TEST_P(EachServerOptimizerTest, AModelThatIsItsOwnItWritesOver) {
+  const auto strategy = Create(GetParam());
+  strategy->Reset(Start());
+  const Contribution contribution = Round(0).front();
+  const auto result = strategy->AggregateOwn(contribution);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0].second.data_ptr(),
+            contribution.tensors[0].second.data_ptr());
+}
+
 TEST_P(EachServerOptimizerTest, AnotherModelIsAnErrorThatChangesNothing) {
   const auto strategy = Create(GetParam());
   strategy->Reset(Start());

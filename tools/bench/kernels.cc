@@ -67,18 +67,32 @@ constexpr double kMostExtraMemory = 2.1;
 struct Strategy {
   std::string name;
   ps::StrategyOptions options;
+  std::string title = name;
 };
 
 // All that come with the server. Of four workers none may be malicious, by
 // Krum's rules; the work is the same.
 std::vector<Strategy> Strategies() {
   const ps::StrategyOptions honest = {{"num_malicious", 0}};
-  return {{"average", {}},        {"weighted", {}},     {"momentum", {}},
-          {"median", {}},         {"trimmed_mean", {}}, {"krum", honest},
-          {"multi_krum", honest}, {"bulyan", honest},   {"fedavgm", {}},
-          {"fedadam", {}},        {"fedyogi", {}},      {"fedadagrad", {}},
-          {"diloco", {}},         {"dp", {}},           {"sgd", {}},
-          {"adam", {}},           {"adamw", {}},        {"adagrad", {}}};
+  return {{"average", {}},
+          {"weighted", {}},
+          {"momentum", {}},
+          {"median", {}},
+          {"trimmed_mean", {}},
+          {"krum", honest},
+          {"multi_krum", honest},
+          {"bulyan", honest},
+          {"fedavgm", {}},
+          {"fedadam", {}},
+          {"fedyogi", {}},
+          {"fedadagrad", {}},
+          {"diloco", {}},
+          {"dp", {}},
+          {"sgd", {}},
+          {"adam", {}},
+          {"adamw", {}},
+          {"adagrad", {}},
+          {"dp", {{"inner", "fedadam"}}, "dp over fedadam"}};
 }
 
 // The weights of four workers, in memory that has been touched.
@@ -333,7 +347,7 @@ absl::Status Measure(Table* table) {
                 .peer = seconds[first_strategy - 1] * 1e3});
   }
   for (size_t i = 0; i < strategies.size(); ++i) {
-    table->Add({.what = "extra memory of " + strategies[i].name,
+    table->Add({.what = "extra memory of " + strategies[i].title,
                 .unit = "models",
                 .ours = extra[i],
                 .at_most = kMostExtraMemory});
