@@ -14,10 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "proto/actor.grpc.pb.h"
-#include "runtime/rpc/channel.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/tcp_proxy.h"
 #include "tests/runtime/test_cluster.h"
@@ -121,18 +118,6 @@ std::vector<ActorHandle<Reader>> Readers(const Cluster& driver, int count) {
     EXPECT_THAT(reader.WaitReady(kLong), IsOk());
   }
   return readers;
-}
-
-v1::InspectResponse Inspect(const std::string& address,
-                            const std::string& actor_id) {
-  auto stub = v1::ActorService::NewStub(MakeChannel(address));
-  grpc::ClientContext context;
-  AddToken(&context, "");
-  v1::InspectRequest request;
-  request.set_actor_id(actor_id);
-  v1::InspectResponse response;
-  EXPECT_TRUE(stub->Inspect(&context, request, &response).ok());
-  return response;
 }
 
 TEST(ObjectsTest, AValuePutOnceIsSentToEachNodeOnce) {
