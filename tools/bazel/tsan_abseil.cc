@@ -201,3 +201,9 @@ ABSL_NAMESPACE_END
 extern "C" const char* __tsan_default_options() {
   return "ignore_noninstrumented_modules=1";
 }
+
+// gRPC joins the threads of its timers when it needs another, or shuts down in
+// the background; a program that ends first has not leaked them.
+extern "C" const char* __tsan_default_suppressions() {
+  return "thread:grpc_core::Thread::Thread\n";
+}

@@ -26,7 +26,6 @@ using ::testing::HasSubstr;
 
 constexpr size_t kPageBytes = 4096;
 
-// A process group of its own that has taken memory.
 // Unseen by ThreadSanitizer, whose notes on what is read would take more memory
 // than that has.
 [[gnu::noinline, gnu::no_sanitize("thread")]] void ReadPages(
@@ -36,6 +35,7 @@ constexpr size_t kPageBytes = 4096;
   }
 }
 
+// A process group of its own that has taken memory.
 class Hog {
  public:
   // Has touched so much of its own.
