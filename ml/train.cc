@@ -27,6 +27,7 @@
 #include "ml/cli/train_loop_flags.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/gan/architecture.h"
+#include "ml/gan/gan_loss.h"
 #include "ml/gan/training_run.h"
 #include "ps/option_map.h"
 #include "ps/strategy_registry.h"
@@ -41,6 +42,9 @@ ABSL_FLAG(int64_t, epochs, 10, "passes over the data");
 ABSL_FLAG(int64_t, batch_size, 128, "images in a step of each worker");
 ABSL_FLAG(int64_t, latent_dim, 100, "numbers that the generator starts from");
 ABSL_FLAG(double, lr, 0.0002, "learning rate of Adam");
+ABSL_FLAG(
+    std::string, loss, "non_saturating",
+    "what the networks minimise: non_saturating (cross-entropy) or hinge");
 ABSL_FLAG(double, label_smoothing, 0,
           "real images count as real to 1 minus this");
 ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same run");
@@ -116,7 +120,7 @@ ProgramHelp Help() {
           "epochs. Without --address, distributed mode starts a cluster on "
           "this machine for the time of the run.",
       .groups = {{"Training",
-                  {"mode", "epochs", "batch_size", "latent_dim", "lr",
+                  {"mode", "epochs", "batch_size", "latent_dim", "lr", "loss",
                    "label_smoothing", "seed", "threads", "save_dir"}},
                  {"The training step", TrainLoopFlags()},
                  {"Data",
@@ -296,11 +300,19 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
     return absl::InvalidArgumentError(
         absl::StrCat("--lr is ", worker.lr, "; expected a number above 0"));
   }
+  const absl::StatusOr<GanLoss> loss = ParseGanLoss(absl::GetFlag(FLAGS_loss));
+  if (!loss.ok()) return Annotate(loss.status(), "--loss");
+  worker.loss = *loss;
   worker.label_smoothing = absl::GetFlag(FLAGS_label_smoothing);
   if (!(worker.label_smoothing >= 0 && worker.label_smoothing < 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--label-smoothing is ", worker.label_smoothing,
                      "; expected 0 or more and less than 1"));
+  }
+  if (worker.loss == GanLoss::kHinge && worker.label_smoothing > 0) {
+    return absl::InvalidArgumentError(
+        "--label-smoothing has no effect with --loss=hinge, which has no "
+        "targets to smooth");
   }
   MR_ASSIGN_OR_RETURN(worker.loop, TrainLoopOptionsFromFlags(options.epochs));
   MR_ASSIGN_OR_RETURN(worker.device, DeviceFromFlags());

@@ -106,7 +106,6 @@ class TorchGan final : public Gan {
         "expected float images [B >= 2, ", shape.channels, ", ", shape.height,
         ", ", shape.width, "], got ", real.scalar_type(), " ", real.sizes());
     const int64_t batch = real.size(0);
-    SetBatch(batch);
     return Annotate(
         discriminator_loop_
             ->Step(batch,
@@ -119,7 +118,8 @@ class TorchGan final : public Gan {
                      // image by itself.
                      const torch::Tensor images =
                          torch::cat({real.to(device_), fake_.detach()});
-                     return Loss(images, targets_);
+                     return DiscriminatorLoss(options_.loss, Logits(images),
+                                              options_.label_smoothing);
                    })
             .status(),
         "discriminator");
@@ -130,7 +130,9 @@ class TorchGan final : public Gan {
                 "a GeneratorStep must follow a DiscriminatorStep");
     const FreezeParameters freeze(discriminator_->parameters());
     const absl::Status status =
-        generator_loop_->Step(fake_.size(0), [&] { return Loss(fake_, ones_); })
+        generator_loop_
+            ->Step(fake_.size(0),
+                   [&] { return GeneratorLoss(options_.loss, Logits(fake_)); })
             .status();
     fake_.reset();
     return Annotate(status, "generator");
@@ -248,25 +250,13 @@ class TorchGan final : public Gan {
     return tensors;
   }
 
-  // Binary cross-entropy of what the discriminator says, in float32 also under
-  // autocast.
-  torch::Tensor Loss(const torch::Tensor& images,
-                     const torch::Tensor& targets) {
-    return torch::binary_cross_entropy_with_logits(
-        discriminator_->Logits(images).to(torch::kFloat), targets);
+  // What the discriminator says, in float32 also under autocast.
+  torch::Tensor Logits(const torch::Tensor& images) {
+    return discriminator_->Logits(images).to(torch::kFloat);
   }
 
   std::vector<TensorSpec> Specs(GanNetwork network) const {
     return GanTensors(network, options_.latent_dim, options_.shape);
-  }
-
-  // Makes the targets for batches of this size.
-  void SetBatch(int64_t batch) {
-    if (ones_.defined() && ones_.size(0) == batch) return;
-    ones_ = torch::ones({batch, 1}, device_);
-    targets_ = torch::cat(
-        {torch::full({batch, 1}, 1 - options_.label_smoothing, device_),
-         torch::zeros({batch, 1}, device_)});
   }
 
   const GanOptions options_;
@@ -280,8 +270,6 @@ class TorchGan final : public Gan {
   std::unique_ptr<train::TrainLoop> generator_loop_;
   std::unique_ptr<train::TrainLoop> discriminator_loop_;
 
-  torch::Tensor ones_;     // [B, 1]
-  torch::Tensor targets_;  // [2B, 1]: of the real and the generated images.
   torch::Tensor fake_;  // [B, C, H, W] between the two steps, else undefined.
 };
 
@@ -297,6 +285,11 @@ absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("label_smoothing is ", options.label_smoothing,
                      "; expected 0 or more and less than 1"));
+  }
+  if (options.loss == GanLoss::kHinge && options.label_smoothing > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "label_smoothing is ", options.label_smoothing,
+        " with the hinge loss, which has no targets to smooth; expected 0"));
   }
   MR_ASSIGN_OR_RETURN(const c10::Device device,
                       train::ChooseDevice(options.device));

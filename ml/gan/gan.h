@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ml/gan/architecture.h"
+#include "ml/gan/gan_loss.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/checkpoint.h"
 #include "train/epoch_meter.h"
@@ -27,8 +28,10 @@ struct GanOptions {
   int64_t latent_dim = 100;
   double lr = 2e-4;  // Adam's, for both networks; betas are 0.5 and 0.999.
 
+  GanLoss loss = GanLoss::kNonSaturating;
+
   // One-sided label smoothing: real images count as real to 1 minus this. 0 is
-  // plain binary cross-entropy.
+  // plain binary cross-entropy. Not with the hinge loss, which has no targets.
   // Source: Salimans et al., "Improved techniques for training GANs", 2016.
   double label_smoothing = 0;
 
@@ -42,17 +45,11 @@ struct GanOptions {
 
 // Not thread-safe. With the same options, calls and number of threads the
 // weights are the same bit by bit; nothing else in the process plays a part.
-//
-// Losses: binary cross-entropy on logits, the generator's in its non-saturating
-// form, -log D(G(z)). The discriminator's is the mean over the real and the
-// generated half, so that both are log 2 = 0.693 where it cannot tell them
-// apart.
-// Source: Goodfellow et al., "Generative adversarial nets", NeurIPS 2014.
 class Gan {
  public:
   // Errors: those of ValidateGanSizes, train::ChooseDevice and TrainLoop;
   // InvalidArgument for an lr that is not above 0 and finite, or a
-  // label_smoothing outside [0, 1).
+  // label_smoothing outside [0, 1), or above 0 with the hinge loss.
   static absl::StatusOr<std::unique_ptr<Gan>> Create(const GanOptions& options);
 
   virtual ~Gan() = default;

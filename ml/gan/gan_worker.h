@@ -20,6 +20,7 @@
 #include "ml/data/batch_sampler.h"
 #include "ml/data/image_dataset.h"
 #include "ml/gan/gan.h"
+#include "ml/gan/gan_loss.h"
 #include "ps/weight_exchange.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
@@ -44,7 +45,9 @@ struct GanWorkerOptions {
   int64_t batch_size = 128;
   int64_t latent_dim = 100;
   double lr = 2e-4;
-  double label_smoothing = 0;  // See GanOptions; the next two as well.
+  // See GanOptions; the next three as well.
+  GanLoss loss = GanLoss::kNonSaturating;
+  double label_smoothing = 0;
   train::TrainLoopOptions loop;
   std::string device = "auto";
 
@@ -55,7 +58,7 @@ struct GanWorkerOptions {
   int worker_id = 0;
 };
 MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, image_size,
-               image_channels, sharding, batch_size, latent_dim, lr,
+               image_channels, sharding, batch_size, latent_dim, lr, loss,
                label_smoothing, loop, device, seed, worker_id);
 
 // What a worker trains on.

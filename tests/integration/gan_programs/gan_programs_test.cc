@@ -282,6 +282,10 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--sync-options=x"}), 2, "expected name=value");
   ExpectOneLine(Train({"--batch-size=1"}), 2, "--batch-size is 1");
   ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
+  ExpectOneLine(Train({"--loss=wgan"}), 2,
+                "--loss: the loss is 'wgan'; expected non_saturating or hinge");
+  ExpectOneLine(Train({"--loss=hinge", "--label-smoothing=0.1"}), 2,
+                "--label-smoothing has no effect with --loss=hinge");
   ExpectOneLine(Train({"--accumulate=0"}), 2, "--accumulate is '0'");
   ExpectOneLine(Train({"--precision=half"}), 2, "float32, bfloat16 or float16");
   ExpectOneLine(Train({"--clip-norm=-1"}), 2, "--clip-norm is '-1'");

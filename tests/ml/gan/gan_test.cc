@@ -301,6 +301,25 @@ TEST(GanTest, LabelSmoothingChangesOnlyTheTargetOfRealImages) {
   EXPECT_LT(LossOf(*plain, "d_loss"), floor);
 }
 
+TEST(GanTest, HingeTrainsBothNetworks) {
+  GanOptions options = SmallGanOptions();
+  options.loss = GanLoss::kHinge;
+  auto gan = MakeGan(options);
+  Train(*gan, 0);
+  // An untrained discriminator says about 0 to everything.
+  EXPECT_NEAR(LossOf(*gan, "d_loss"), 2, 0.2);
+  EXPECT_NEAR(LossOf(*gan, "g_loss"), 0, 0.2);
+  for (int i = 0; i < 60; ++i) TrainDiscriminator(*gan, i);
+  gan->BeginEpoch(1);
+  Train(*gan, 100);
+  // Nearly all beyond the margins, and so the generated ones near -1 or below.
+  EXPECT_LT(LossOf(*gan, "d_loss"), 0.3);
+  EXPECT_GT(LossOf(*gan, "g_loss"), 0.5);
+  const NamedTensors before = CopyOf(*gan, GanNetwork::kGenerator);
+  Train(*gan, 101);
+  EXPECT_FALSE(Equal(before, gan->NetworkWeights(GanNetwork::kGenerator)));
+}
+
 TEST(GanTest, WeightsTravelToAnotherGan) {
   auto a = MakeGan(1);
   auto b = MakeGan(2);
@@ -377,6 +396,11 @@ TEST(GanTest, RefusesBadOptions) {
               absl::StatusCode::kInvalidArgument);
   }
   GanOptions options = good;
+  options.loss = GanLoss::kHinge;
+  options.label_smoothing = 0.1;
+  EXPECT_THAT(std::string(Gan::Create(options).status().message()),
+              HasSubstr("label_smoothing is 0.1 with the hinge loss"));
+  options = good;
   options.latent_dim = 0;
   EXPECT_FALSE(Gan::Create(options).ok());
   options = good;
