@@ -32,6 +32,9 @@ ABSL_FLAG(std::string, output, "generated",
 ABSL_FLAG(int64_t, seed, -1,
           "0 or more: the same seed gives the same images; -1: another seed "
           "each time");
+ABSL_FLAG(std::string, class, "",
+          "name or number of the class that images are of, with a model that "
+          "was trained with --conditional; empty: of each class in turn");
 ABSL_FLAG(int64_t, grid, 8,
           "columns of grid.png, which shows that many rows at most");
 ABSL_FLAG(int64_t, batch_size, 64, "images that are made at a time");
@@ -52,7 +55,7 @@ ProgramHelp Help() {
           "The images depend on the model and the seed only, not on the number "
           "of workers.",
       .groups = {{"Images",
-                  {"model", "num_images", "output", "seed", "grid",
+                  {"model", "num_images", "output", "seed", "class", "grid",
                    "batch_size"}},
                  {"On a cluster",
                   {"distributed", "workers", "num_cpus_per_worker"}}},
@@ -63,7 +66,9 @@ ProgramHelp Help() {
           {"generate --model=models/gan/generator.pt", "ten images"},
           {"generate --model=models/gan/generator.pt --num-images=10000 "
            "--distributed --workers=4 --seed=42",
-           "many, with four workers, the same ones each time"}}};
+           "many, with four workers, the same ones each time"},
+          {"generate --model=models/gan/generator.pt --class=cat",
+           "of one class, with a conditional model"}}};
 }
 
 absl::Status InRange(int64_t value, int64_t minimum, int64_t maximum,
@@ -123,6 +128,11 @@ absl::Status Run(GenerationRunOptions options) {
   MR_ASSIGN_OR_RETURN(
       const GanModel model,
       LoadGanModel(absl::GetFlag(FLAGS_model), GanNetwork::kGenerator));
+  if (const std::string name = absl::GetFlag(FLAGS_class); !name.empty()) {
+    const absl::StatusOr<int64_t> label = FindClass(model, name);
+    if (!label.ok()) return Annotate(label.status(), "--class");
+    options.label = *label;
+  }
   ProgressBar bar({});
   if (absl::GetFlag(FLAGS_distributed)) {
     ClusterOptions cluster;

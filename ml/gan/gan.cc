@@ -43,6 +43,30 @@ class FreezeParameters {
   std::vector<torch::Tensor> parameters_;
 };
 
+// Gives a module's buffers back, at its end, what they held.
+class KeepBuffers {
+ public:
+  explicit KeepBuffers(std::vector<torch::Tensor> buffers)
+      : buffers_(std::move(buffers)) {
+    for (const torch::Tensor& buffer : buffers_) {
+      before_.push_back(buffer.clone());
+    }
+  }
+  ~KeepBuffers() {
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(before_[i]);
+  }
+  KeepBuffers(const KeepBuffers&) = delete;
+  KeepBuffers& operator=(const KeepBuffers&) = delete;
+
+ private:
+  std::vector<torch::Tensor> buffers_;
+  std::vector<torch::Tensor> before_;
+};
+
+// What a checkpoint calls the generator's average, and its file.
+constexpr char kEma[] = "generator_ema";
+constexpr char kEmaFile[] = "generator_ema.pt";
+
 // What a checkpoint has of each network's TrainLoop.
 constexpr char kGeneratorLoop[] = "generator.loop";
 constexpr char kDiscriminatorLoop[] = "discriminator.loop";
@@ -66,6 +90,21 @@ std::unique_ptr<torch::optim::Adam> MakeAdam(
   return std::make_unique<torch::optim::Adam>(std::move(parameters), options);
 }
 
+void CopyBuffers(const torch::nn::Module& from, torch::nn::Module& to) {
+  const std::vector<torch::Tensor> sources = from.buffers();
+  std::vector<torch::Tensor> targets = to.buffers();
+  for (size_t i = 0; i < targets.size(); ++i) targets[i].copy_(sources[i]);
+}
+
+// Parameters and buffers.
+void CopyTensors(const torch::nn::Module& from, torch::nn::Module& to) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor> sources = from.parameters();
+  std::vector<torch::Tensor> targets = to.parameters();
+  for (size_t i = 0; i < targets.size(); ++i) targets[i].copy_(sources[i]);
+  CopyBuffers(from, to);
+}
+
 class TorchGan final : public Gan {
  public:
   TorchGan(const GanOptions& options, c10::Device device)
@@ -73,8 +112,15 @@ class TorchGan final : public Gan {
         device_(device),
         random_(MakeRandom(options.noise_seed)),
         weights_random_(MakeRandom(options.weights_seed)),
-        generator_(options.latent_dim, options.shape, weights_random_),
-        discriminator_(options.shape, weights_random_, random_) {
+        generator_(options.sizes(), weights_random_),
+        discriminator_(options.sizes(), weights_random_, random_) {
+    if (options.ema_decay > 0) {
+      // Its own weights are never seen.
+      ema_ = Generator(options.sizes(), MakeRandom(0));
+      CopyTensors(*generator_, *ema_);
+      ema_->to(device_);
+      for (torch::Tensor& p : ema_->parameters()) p.set_requires_grad(false);
+    }
     generator_->to(device_);
     discriminator_->to(device_);
     generator_adam_ = MakeAdam(generator_->parameters(), options.lr, device_);
@@ -92,12 +138,13 @@ class TorchGan final : public Gan {
   }
 
   void BeginEpoch(int epoch, int64_t images) override {
-    fake_.reset();
+    DropImages();
     generator_loop_->BeginEpoch(epoch, images);
     discriminator_loop_->BeginEpoch(epoch, images);
   }
 
-  absl::Status DiscriminatorStep(const at::Tensor& real) override {
+  absl::Status DiscriminatorStep(const at::Tensor& real,
+                                 const at::Tensor& labels) override {
     const ImageShape& shape = options_.shape;
     TORCH_CHECK(
         real.dim() == 4 && real.size(0) >= 2 &&
@@ -106,6 +153,13 @@ class TorchGan final : public Gan {
         "expected float images [B >= 2, ", shape.channels, ", ", shape.height,
         ", ", shape.width, "], got ", real.scalar_type(), " ", real.sizes());
     const int64_t batch = real.size(0);
+    TORCH_CHECK(labels.defined() == (options_.classes > 0),
+                options_.classes > 0 ? "a GAN with classes needs labels"
+                                     : "a GAN without classes takes no labels");
+    TORCH_CHECK(
+        !labels.defined() || (labels.dim() == 1 && labels.size(0) == batch &&
+                              labels.scalar_type() == at::kLong),
+        "expected int64 labels [", batch, "]");
     return Annotate(
         discriminator_loop_
             ->Step(batch,
@@ -113,13 +167,12 @@ class TorchGan final : public Gan {
                      const torch::Tensor noise =
                          torch::randn({batch, options_.latent_dim}, random_)
                              .to(device_);  // [B, Z]
-                     fake_ = generator_->forward(noise);
-                     // One pass over both halves: the discriminator treats each
-                     // image by itself.
-                     const torch::Tensor images =
-                         torch::cat({real.to(device_), fake_.detach()});
-                     return DiscriminatorLoss(options_.loss, Logits(images),
-                                              options_.label_smoothing);
+                     labels_ = labels.defined() ? labels.to(device_) : labels;
+                     fake_ = generator_->forward(noise, labels_);
+                     return DiscriminatorLoss(
+                         options_.loss,
+                         LogitsOfBoth(real.to(device_), fake_.detach()),
+                         options_.label_smoothing);
                    })
             .status(),
         "discriminator");
@@ -129,12 +182,17 @@ class TorchGan final : public Gan {
     TORCH_CHECK(fake_.defined(),
                 "a GeneratorStep must follow a DiscriminatorStep");
     const FreezeParameters freeze(discriminator_->parameters());
+    const KeepBuffers keep(discriminator_->buffers());
     const absl::Status status =
         generator_loop_
             ->Step(fake_.size(0),
-                   [&] { return GeneratorLoss(options_.loss, Logits(fake_)); })
+                   [&] {
+                     return GeneratorLoss(options_.loss,
+                                          Logits(fake_, labels_));
+                   })
             .status();
-    fake_.reset();
+    DropImages();
+    FollowGenerator();
     return Annotate(status, "generator");
   }
 
@@ -157,6 +215,7 @@ class TorchGan final : public Gan {
       const auto skipped = own->find("skipped_steps");
       if (skipped != own->end()) metrics[skipped->first] += skipped->second;
     }
+    FollowGenerator();
     return metrics;
   }
 
@@ -175,28 +234,27 @@ class TorchGan final : public Gan {
   }
 
   NamedTensors NetworkWeights(GanNetwork network) const override {
-    const std::vector<at::Tensor> tensors = Tensors(network);
-    const std::vector<TensorSpec> specs = Specs(network);
-    NamedTensors weights;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      weights.emplace_back(specs[i].name, tensors[i].cpu());
-    }
-    return weights;
+    return network == GanNetwork::kGenerator
+               ? WeightsOf(*generator_, network)
+               : WeightsOf(*discriminator_, network);
+  }
+
+  NamedTensors EmaWeights() const override {
+    if (ema_.is_empty()) return {};
+    return WeightsOf(*ema_, GanNetwork::kGenerator);
   }
 
   absl::Status SetWeights(const NamedTensors& weights) override {
-    std::vector<TensorSpec> specs;
-    for (const GanNetwork network : kGanNetworks) {
-      for (TensorSpec& spec : Specs(network)) {
-        spec.name = absl::StrCat(GanNetworkName(network), ".", spec.name);
-        specs.push_back(std::move(spec));
-      }
-    }
-    MR_RETURN_IF_ERROR(CheckTensors(specs, weights, "weights for the GAN"));
-    size_t i = 0;
-    for (const GanNetwork network : kGanNetworks) {
-      for (at::Tensor& own : Tensors(network)) own.copy_(weights[i++].second);
-    }
+    MR_RETURN_IF_ERROR(
+        CheckTensors(GanWeightSpecs(options_.sizes(), !ema_.is_empty()),
+                     weights, "weights for the GAN"));
+    std::vector<at::Tensor> all = Tensors(*generator_, GanNetwork::kGenerator);
+    const auto append = [&all](const std::vector<at::Tensor>& tensors) {
+      all.insert(all.end(), tensors.begin(), tensors.end());
+    };
+    append(Tensors(*discriminator_, GanNetwork::kDiscriminator));
+    if (!ema_.is_empty()) append(Tensors(*ema_, GanNetwork::kGenerator));
+    for (size_t i = 0; i < all.size(); ++i) all[i].copy_(weights[i].second);
     return absl::OkStatus();
   }
 
@@ -214,10 +272,18 @@ class TorchGan final : public Gan {
   }
 
   absl::Status LoadState(const train::CheckpointFiles& files) override {
-    fake_.reset();
+    DropImages();
+    if (files.contains(kEmaFile) != !ema_.is_empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the checkpoint is of a training ",
+          ema_.is_empty() ? "with" : "without",
+          " an average of the generator (", kEmaFile, "), and ema_decay is ",
+          options_.ema_decay, "; go on with the ema_decay that it began with"));
+    }
     MR_RETURN_IF_ERROR(train::LoadTraining(files, Parts()).status());
     MR_RETURN_IF_ERROR(
         RestoreLoop(files, kGeneratorLoop, generator_loop_.get()));
+    followed_steps_ = generator_loop_->steps();
     return RestoreLoop(files, kDiscriminatorLoop, discriminator_loop_.get());
   }
 
@@ -225,38 +291,77 @@ class TorchGan final : public Gan {
 
  private:
   train::TrainingParts Parts() {
-    return {.models = {{"generator", generator_.get()},
-                       {"discriminator", discriminator_.get()}},
-            .optimizers = {{"generator", generator_adam_.get()},
-                           {"discriminator", discriminator_adam_.get()}},
-            .generators = {{"noise", random_}}};
+    train::TrainingParts parts = {
+        .models = {{"generator", generator_.get()},
+                   {"discriminator", discriminator_.get()}},
+        .optimizers = {{"generator", generator_adam_.get()},
+                       {"discriminator", discriminator_adam_.get()}},
+        .generators = {{"noise", random_}}};
+    if (!ema_.is_empty()) parts.models[kEma] = ema_.get();
+    return parts;
   }
 
-  const torch::nn::Module& Module(GanNetwork network) const {
-    if (network == GanNetwork::kGenerator) return *generator_;
-    return *discriminator_;
-  }
-
-  // The network's own, in the order of Specs.
-  std::vector<at::Tensor> Tensors(GanNetwork network) const {
-    const torch::nn::Module& module = Module(network);
+  // The module's own, in the order of GanTensors.
+  std::vector<at::Tensor> Tensors(const torch::nn::Module& module,
+                                  GanNetwork network) const {
     const auto parameters = module.named_parameters();
     const auto buffers = module.named_buffers();
     std::vector<at::Tensor> tensors;
-    for (const TensorSpec& spec : Specs(network)) {
+    for (const TensorSpec& spec : GanTensors(network, options_.sizes())) {
       tensors.push_back(
           (spec.is_buffer ? buffers : parameters)[spec.name].detach());
     }
     return tensors;
   }
 
-  // What the discriminator says, in float32 also under autocast.
-  torch::Tensor Logits(const torch::Tensor& images) {
-    return discriminator_->Logits(images).to(torch::kFloat);
+  NamedTensors WeightsOf(const torch::nn::Module& module,
+                         GanNetwork network) const {
+    const std::vector<at::Tensor> tensors = Tensors(module, network);
+    const std::vector<TensorSpec> specs = GanTensors(network, options_.sizes());
+    NamedTensors weights;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      weights.emplace_back(specs[i].name, tensors[i].cpu());
+    }
+    return weights;
   }
 
-  std::vector<TensorSpec> Specs(GanNetwork network) const {
-    return GanTensors(network, options_.latent_dim, options_.shape);
+  void DropImages() {
+    fake_.reset();
+    labels_.reset();
+  }
+
+  // What the discriminator says, in float32 also under autocast.
+  torch::Tensor Logits(const torch::Tensor& images,
+                       const torch::Tensor& labels) {
+    return discriminator_->Logits(images, labels).to(torch::kFloat);
+  }
+
+  // The same of real images and, behind them, generated ones of the same
+  // labels: [2B, 1].
+  torch::Tensor LogitsOfBoth(const torch::Tensor& real,
+                             const torch::Tensor& fake) {
+    if (options_.architecture == GanArchitecture::kDcgan) {
+      // BatchNorm looks at a batch as a whole, which is to be of one kind.
+      // Source: Chintala et al., "How to train a GAN?", 2016, point 4.
+      return torch::cat({Logits(real, labels_), Logits(fake, labels_)});
+    }
+    // One pass: an mlp treats each image by itself.
+    return Logits(torch::cat({real, fake}),
+                  labels_.defined() ? torch::cat({labels_, labels_}) : labels_);
+  }
+
+  // Takes the step that the generator has taken since the last call, if it has,
+  // into its average.
+  void FollowGenerator() {
+    if (ema_.is_empty() || generator_loop_->steps() == followed_steps_) return;
+    followed_steps_ = generator_loop_->steps();
+    const torch::NoGradGuard no_grad;
+    std::vector<torch::Tensor> averages = ema_->parameters();
+    const std::vector<torch::Tensor> weights = generator_->parameters();
+    for (size_t i = 0; i < averages.size(); ++i) {
+      averages[i].lerp_(weights[i], 1 - options_.ema_decay);
+    }
+    CopyBuffers(*generator_, *ema_);
   }
 
   const GanOptions options_;
@@ -270,13 +375,18 @@ class TorchGan final : public Gan {
   std::unique_ptr<train::TrainLoop> generator_loop_;
   std::unique_ptr<train::TrainLoop> discriminator_loop_;
 
-  torch::Tensor fake_;  // [B, C, H, W] between the two steps, else undefined.
+  Generator ema_ = nullptr;     // Null without ema_decay.
+  int64_t followed_steps_ = 0;  // Of the generator, that ema_ has taken in.
+
+  // Between the two steps; else undefined.
+  torch::Tensor fake_;    // [B, C, H, W]
+  torch::Tensor labels_;  // [B] with classes.
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
-  MR_RETURN_IF_ERROR(ValidateGanSizes(options.latent_dim, options.shape));
+  MR_RETURN_IF_ERROR(ValidateGanSizes(options.sizes()));
   if (!std::isfinite(options.lr) || options.lr <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "lr is ", options.lr, "; expected a finite number above 0"));
@@ -291,6 +401,11 @@ absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
         "label_smoothing is ", options.label_smoothing,
         " with the hinge loss, which has no targets to smooth; expected 0"));
   }
+  if (!(options.ema_decay >= 0 && options.ema_decay < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ema_decay is ", options.ema_decay,
+                     "; expected 0 for none, or more and less than 1"));
+  }
   MR_ASSIGN_OR_RETURN(const c10::Device device,
                       train::ChooseDevice(options.device));
   auto gan = std::make_unique<TorchGan>(options, device);
@@ -298,8 +413,8 @@ absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
   return gan;
 }
 
-absl::Status Gan::TrainStep(const at::Tensor& real) {
-  MR_RETURN_IF_ERROR(DiscriminatorStep(real));
+absl::Status Gan::TrainStep(const at::Tensor& real, const at::Tensor& labels) {
+  MR_RETURN_IF_ERROR(DiscriminatorStep(real, labels));
   return GeneratorStep();
 }
 
@@ -309,6 +424,8 @@ NamedTensors Gan::Weights() const {
     NamedTensors part = WithNetworkPrefix(network, NetworkWeights(network));
     std::move(part.begin(), part.end(), std::back_inserter(all));
   }
+  NamedTensors average = WithEmaPrefix(EmaWeights());
+  std::move(average.begin(), average.end(), std::back_inserter(all));
   return all;
 }
 

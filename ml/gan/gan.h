@@ -26,7 +26,9 @@ namespace miniray::ml {
 struct GanOptions {
   ImageShape shape;
   int64_t latent_dim = 100;
-  double lr = 2e-4;  // Adam's, for both networks; betas are 0.5 and 0.999.
+  GanArchitecture architecture = GanArchitecture::kMlp;
+  int64_t classes = 0;  // See GanSizes.
+  double lr = 2e-4;     // Adam's, for both networks; betas are 0.5 and 0.999.
 
   GanLoss loss = GanLoss::kNonSaturating;
 
@@ -35,12 +37,27 @@ struct GanOptions {
   // Source: Salimans et al., "Improved techniques for training GANs", 2016.
   double label_smoothing = 0;
 
+  // Above 0, an exponential moving average of the generator's weights is kept:
+  // after each step of the generator, average = ema_decay * average +
+  // (1 - ema_decay) * weights. It begins with the initial weights, of which
+  // there is ema_decay^n left after n steps. Images of it are those of some
+  // 1 / (1 - ema_decay) generators.
+  // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
+  double ema_decay = 0;
+
   // Of both networks, each in a TrainLoop of its own.
   train::TrainLoopOptions loop;
   std::string device = "auto";  // See train::ChooseDevice.
 
   uint64_t weights_seed = 0;  // Gives the initial weights.
   uint64_t noise_seed = 0;    // Gives noise and dropout masks.
+
+  GanSizes sizes() const {
+    return {.latent_dim = latent_dim,
+            .shape = shape,
+            .architecture = architecture,
+            .classes = classes};
+  }
 };
 
 // Not thread-safe. With the same options, calls and number of threads the
@@ -49,7 +66,8 @@ class Gan {
  public:
   // Errors: those of ValidateGanSizes, train::ChooseDevice and TrainLoop;
   // InvalidArgument for an lr that is not above 0 and finite, or a
-  // label_smoothing outside [0, 1), or above 0 with the hinge loss.
+  // label_smoothing outside [0, 1), or above 0 with the hinge loss, or an
+  // ema_decay outside [0, 1).
   static absl::StatusOr<std::unique_ptr<Gan>> Create(const GanOptions& options);
 
   virtual ~Gan() = default;
@@ -65,20 +83,25 @@ class Gan {
   // The two halves of a training step. The first generates as many images as it
   // gets and updates the discriminator's weights; the second updates the
   // generator's by what the new discriminator says about the same images. It
-  // goes through the discriminator's weights without computing their gradients.
+  // goes through the discriminator's weights without computing their gradients,
+  // and leaves the statistics of its BatchNorms alone.
   //
   // With loop.accumulate, each network's weights change in every so many-th
   // step; in those between, the generator's gradients are by what the
   // discriminator of the last change says.
   //
   // real: float32 [B, C, H, W] in [-1, 1], B >= 2, on any device.
+  // labels: int64 [B] in [0, K), of the real images and, so that the classes
+  //   are as frequent, of those to be generated; undefined without classes.
   // Errors: of TrainLoop::Step, with the network; ABORTED, a loss or gradient
   // that is not finite.
   // Throws c10::Error for another shape or dtype, or a GeneratorStep that does
   // not follow a DiscriminatorStep.
-  virtual absl::Status DiscriminatorStep(const at::Tensor& real) = 0;
+  virtual absl::Status DiscriminatorStep(const at::Tensor& real,
+                                         const at::Tensor& labels) = 0;
   virtual absl::Status GeneratorStep() = 0;
-  absl::Status TrainStep(const at::Tensor& real);
+  absl::Status TrainStep(const at::Tensor& real,
+                         const at::Tensor& labels = at::Tensor());
 
   // Takes the steps that wait for more batches. Returns g_loss and d_loss, the
   // means over the epoch's images; samples, their number; lr, of the last
@@ -90,10 +113,15 @@ class Gan {
   // How far the epoch is, with g_loss and d_loss. From any thread.
   virtual train::Progress Now() const = 0;
 
-  // Parameters and buffers of one network in the order of GanTensors, or of
-  // both with "generator." and "discriminator." before the names, on the CPU.
-  // Those of a model on the CPU share its memory: training goes on in them.
+  // Parameters and buffers of one network in the order of GanTensors, on the
+  // CPU. Those of a model on the CPU share its memory: training goes on in
+  // them.
   virtual NamedTensors NetworkWeights(GanNetwork network) const = 0;
+  // The same of the generator's average, with the buffers that the generator
+  // had at its last step; empty without ema_decay.
+  virtual NamedTensors EmaWeights() const = 0;
+  // All of these, with "generator.", "discriminator." and "generator_ema."
+  // before the names, as GanWeightSpecs lists them.
   NamedTensors Weights() const;
 
   // Copies `weights`, named and ordered as Weights returns them, into the

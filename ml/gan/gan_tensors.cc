@@ -11,8 +11,27 @@
 namespace miniray::ml {
 namespace {
 
+constexpr char kEmaPrefix[] = "generator_ema.";
+
 std::string Prefix(GanNetwork network) {
   return absl::StrCat(GanNetworkName(network), ".");
+}
+
+NamedTensors WithPrefix(absl::string_view prefix, NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors)
+    name.insert(0, prefix.data(), prefix.size());
+  return tensors;
+}
+
+NamedTensors WithoutPrefix(absl::string_view prefix,
+                           const NamedTensors& tensors) {
+  NamedTensors selected;
+  for (const auto& [name, tensor] : tensors) {
+    if (absl::StartsWith(name, prefix)) {
+      selected.emplace_back(name.substr(prefix.size()), tensor);
+    }
+  }
+  return selected;
 }
 
 bool Matches(const TensorSpec& spec, const at::Tensor& tensor) {
@@ -24,19 +43,38 @@ bool Matches(const TensorSpec& spec, const at::Tensor& tensor) {
 }  // namespace
 
 NamedTensors WithNetworkPrefix(GanNetwork network, NamedTensors tensors) {
-  for (auto& [name, tensor] : tensors) name.insert(0, Prefix(network));
-  return tensors;
+  return WithPrefix(Prefix(network), std::move(tensors));
 }
 
 NamedTensors SelectNetwork(GanNetwork network, const NamedTensors& tensors) {
-  const std::string prefix = Prefix(network);
-  NamedTensors selected;
-  for (const auto& [name, tensor] : tensors) {
-    if (absl::StartsWith(name, prefix)) {
-      selected.emplace_back(name.substr(prefix.size()), tensor);
+  return WithoutPrefix(Prefix(network), tensors);
+}
+
+NamedTensors SelectTrainedGenerator(const NamedTensors& tensors) {
+  NamedTensors average = WithoutPrefix(kEmaPrefix, tensors);
+  return average.empty() ? SelectNetwork(GanNetwork::kGenerator, tensors)
+                         : average;
+}
+
+NamedTensors WithEmaPrefix(NamedTensors tensors) {
+  return WithPrefix(kEmaPrefix, std::move(tensors));
+}
+
+std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema) {
+  std::vector<TensorSpec> specs;
+  for (const GanNetwork network : kGanNetworks) {
+    for (TensorSpec& spec : GanTensors(network, sizes)) {
+      spec.name.insert(0, Prefix(network));
+      specs.push_back(std::move(spec));
     }
   }
-  return selected;
+  if (!ema) return specs;
+  for (TensorSpec& spec : GanTensors(GanNetwork::kGenerator, sizes)) {
+    spec.name.insert(0, kEmaPrefix);
+    spec.is_buffer = true;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
 }
 
 absl::Status CheckTensors(const std::vector<TensorSpec>& specs,

@@ -18,6 +18,20 @@ NamedTensors WithNetworkPrefix(GanNetwork network, NamedTensors tensors);
 // The inverse: returns those whose names begin so, without the prefix.
 NamedTensors SelectNetwork(GanNetwork network, const NamedTensors& tensors);
 
+// Returns the tensors that images are made with, as they are named in the
+// network: those of the generator's average where there is one, else the
+// generator's. tensors: as Gan::Weights returns them.
+NamedTensors SelectTrainedGenerator(const NamedTensors& tensors);
+
+// Returns `tensors` with "generator_ema." before their names.
+NamedTensors WithEmaPrefix(NamedTensors tensors);
+
+// Returns what Gan::Weights returns for such a GAN, name by name.
+//
+// ema: whether it keeps an average of the generator. All of that counts as
+// buffers: whoever steps parameters only averages it.
+std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema);
+
 // Errors: InvalidArgument if `tensors` are not those of `specs` in that order;
 // the message begins with `whose` and names the first tensor that differs.
 absl::Status CheckTensors(const std::vector<TensorSpec>& specs,

@@ -9,6 +9,9 @@
 #include "ml/data/dataset_loader.h"
 #include "ml/data/mix64.h"
 #include "ml/gan/architecture.h"
+#include "ml/gan/gan_tensors.h"
+#include "ml/gan/image_generator.h"
+#include "ml/image/grid.h"
 #include "ps/option_map.h"
 #include "runtime/base/status_macros.h"
 #include "train/sharding.h"
@@ -32,12 +35,15 @@ ImageShape ShapeOf(const ImageDataset& dataset) {
 }  // namespace
 
 GanOptions WorkerGanOptions(const GanWorkerOptions& options,
-                            const ImageShape& shape) {
+                            const ImageShape& shape, int64_t classes) {
   return {.shape = shape,
           .latent_dim = options.latent_dim,
+          .architecture = options.architecture,
+          .classes = options.conditional ? classes : 0,
           .lr = options.lr,
           .loss = options.loss,
           .label_smoothing = options.label_smoothing,
+          .ema_decay = options.ema_decay,
           .loop = options.loop,
           .device = options.device,
           .weights_seed = StreamSeed(options.seed, Stream::kWeights),
@@ -66,14 +72,19 @@ absl::Status GanWorker::LoadDataShard(int shard_id, int num_shards) {
           dataset.size(), batch_size,
           StreamSeed(options_.seed, Stream::kOrder, options_.worker_id),
           /*drop_last=*/true));
+  const GanOptions made =
+      WorkerGanOptions(options_, ShapeOf(dataset), dataset.num_classes());
   if (gan_ == nullptr) {
-    MR_ASSIGN_OR_RETURN(
-        gan_, Gan::Create(WorkerGanOptions(options_, ShapeOf(dataset))));
+    MR_ASSIGN_OR_RETURN(gan_, Gan::Create(made));
     seen_ = gan_.get();
-  } else if (ShapeOf(dataset) != gan_->options().shape) {
+  } else if (made.shape != gan_->options().shape) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the images are ", ShapeOf(dataset).ToString(),
+        absl::StrCat("the images are ", made.shape.ToString(),
                      "; the model is for ", gan_->options().shape.ToString()));
+  } else if (made.classes != gan_->options().classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the images are of ", made.classes,
+                     " classes; the model is for ", gan_->options().classes));
   }
   dataset_ = std::move(dataset);
   sampler_ = std::move(sampler);
@@ -105,7 +116,9 @@ absl::StatusOr<train::Metrics> GanWorker::TrainEpoch(int epoch) {
   for (int64_t b = 0; b < batches.size(); ++b) {
     MR_ASSIGN_OR_RETURN(const ImageBatch batch,
                         GatherBatch(dataset_, batches[b]));
-    MR_RETURN_IF_ERROR(gan_->TrainStep(ToUnitRange(batch.images)));
+    MR_RETURN_IF_ERROR(
+        gan_->TrainStep(ToUnitRange(batch.images),
+                        options_.conditional ? batch.labels : at::Tensor()));
   }
   MR_ASSIGN_OR_RETURN(train::Metrics metrics, gan_->EndEpoch());
   if (!metrics.contains("g_loss") || !metrics.contains("d_loss")) {
@@ -142,12 +155,9 @@ absl::StatusOr<std::vector<std::string>> GanWorker::BufferNames() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
   const GanOptions& options = gan_->options();
   std::vector<std::string> names;
-  for (const GanNetwork network : kGanNetworks) {
-    for (const TensorSpec& spec :
-         GanTensors(network, options.latent_dim, options.shape)) {
-      if (!spec.is_buffer) continue;
-      names.push_back(absl::StrCat(GanNetworkName(network), ".", spec.name));
-    }
+  for (const TensorSpec& spec :
+       GanWeightSpecs(options.sizes(), options.ema_decay > 0)) {
+    if (spec.is_buffer) names.push_back(spec.name);
   }
   return names;
 }
@@ -191,7 +201,28 @@ absl::StatusOr<GanShard> GanWorker::DescribeShard() const {
   return GanShard{.images = dataset_.size(),
                   .channels = dataset_.channels(),
                   .height = dataset_.height(),
-                  .width = dataset_.width()};
+                  .width = dataset_.width(),
+                  .class_names = dataset_.class_names};
+}
+
+absl::StatusOr<at::Tensor> GanWorker::SampleImages(uint64_t seed,
+                                                   int64_t count) const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  if (count < 1 || count > kMaxSamples) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        count, " samples are asked for; expected 1 to ", kMaxSamples));
+  }
+  const GanSizes sizes = gan_->options().sizes();
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ImageGenerator> generator,
+      ImageGenerator::Create(
+          {.network = GanNetwork::kGenerator,
+           .latent_dim = sizes.latent_dim,
+           .shape = sizes.shape,
+           .architecture = sizes.architecture,
+           .classes = sizes.classes,
+           .weights = SelectTrainedGenerator(gan_->Weights())}));
+  return ToUint8(generator->Generate(seed, 0, count));
 }
 
 absl::Status GanWorker::CheckLoaded() const {

@@ -15,10 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ml/data/batch_sampler.h"
 #include "ml/data/image_dataset.h"
+#include "ml/gan/architecture.h"
 #include "ml/gan/gan.h"
 #include "ml/gan/gan_loss.h"
 #include "ps/weight_exchange.h"
@@ -44,10 +46,14 @@ struct GanWorkerOptions {
   std::string sharding = "contiguous";
   int64_t batch_size = 128;
   int64_t latent_dim = 100;
+  GanArchitecture architecture = GanArchitecture::kMlp;
+  // Images are made and judged by the labels of the data set.
+  bool conditional = false;
   double lr = 2e-4;
-  // See GanOptions; the next three as well.
+  // See GanOptions; the next four as well.
   GanLoss loss = GanLoss::kNonSaturating;
   double label_smoothing = 0;
+  double ema_decay = 0;
   train::TrainLoopOptions loop;
   std::string device = "auto";
 
@@ -58,8 +64,9 @@ struct GanWorkerOptions {
   int worker_id = 0;
 };
 MINIRAY_STRUCT(GanWorkerOptions, dataset, data_dir, limit, image_size,
-               image_channels, sharding, batch_size, latent_dim, lr, loss,
-               label_smoothing, loop, device, seed, worker_id);
+               image_channels, sharding, batch_size, latent_dim, architecture,
+               conditional, lr, loss, label_smoothing, ema_decay, loop, device,
+               seed, worker_id);
 
 // What a worker trains on.
 struct GanShard {
@@ -67,10 +74,11 @@ struct GanShard {
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
+  std::vector<std::string> class_names;  // Of the data set.
 
   ImageShape shape() const { return {channels, height, width}; }
 };
-MINIRAY_STRUCT(GanShard, images, channels, height, width);
+MINIRAY_STRUCT(GanShard, images, channels, height, width, class_names);
 
 // Not thread-safe but for GetProgress. Methods may throw what LibTorch throws.
 class GanWorker {
@@ -82,7 +90,7 @@ class GanWorker {
   //
   // Errors: those of LoadImageDataset, train::ShardItems and Gan::Create;
   // InvalidArgument for fewer than two images, batch_size below 2, or images of
-  // another shape than the first time.
+  // another shape, or other classes, than the first time.
   absl::Status LoadDataShard(int shard_id, int num_shards);
 
   // The other methods return FailedPrecondition before LoadDataShard.
@@ -95,13 +103,15 @@ class GanWorker {
   // Errors: Aborted if a loss is not finite; see GanOptions::loop.
   absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
 
-  // Parameters and buffers of both networks; see Gan::Weights. Running
-  // statistics of BatchNorm are among them, so a synchronisation treats them
-  // like weights; Adam's moments are not, and stay with the worker.
+  // Parameters and buffers of both networks, and the generator's average; see
+  // Gan::Weights. Running statistics of BatchNorm are among them, so a
+  // synchronisation treats them like weights; Adam's moments are not, and stay
+  // with the worker.
   absl::StatusOr<NamedTensors> GetWeights() const;
   // The model's own memory, for the parameter server.
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights() const;
-  // Also for it: the running statistics, and the images of the shard.
+  // Also for it: the running statistics and the generator's average, and the
+  // images of the shard.
   absl::StatusOr<std::vector<std::string>> BufferNames() const;
   absl::StatusOr<int64_t> NumSamples() const;
   absl::Status SetWeights(NamedTensors weights);
@@ -116,6 +126,16 @@ class GanWorker {
   absl::Status LoadCheckpoint(const train::CheckpointFiles& files);
 
   absl::StatusOr<GanShard> DescribeShard() const;
+
+  // Returns the first images of the sequence that `seed` names, made with the
+  // generator as it is now, or its average if there is one: uint8
+  // [count, C, H, W]. See ImageGenerator. Changes nothing, random numbers
+  // included.
+  //
+  // Errors: InvalidArgument for a count outside [1, kMaxSamples].
+  absl::StatusOr<at::Tensor> SampleImages(uint64_t seed, int64_t count) const;
+
+  static constexpr int64_t kMaxSamples = int64_t{1} << 16;
 
   // How far the epoch is, with g_loss and d_loss so far; before LoadDataShard,
   // in none. From any thread.
@@ -140,11 +160,12 @@ MINIRAY_ACTOR(GanWorker, Constructor<GanWorkerOptions>,
               &GanWorker::SetWeights, &GanWorker::SendWeights,
               &GanWorker::ReceiveWeights, &GanWorker::SaveCheckpoint,
               &GanWorker::LoadCheckpoint, &GanWorker::DescribeShard,
-              &GanWorker::GetProgress);
+              &GanWorker::SampleImages, &GanWorker::GetProgress);
 
-// Returns the options of the GAN that a worker trains.
+// Returns the options of the GAN that a worker trains. classes: of the data
+// set.
 GanOptions WorkerGanOptions(const GanWorkerOptions& options,
-                            const ImageShape& shape);
+                            const ImageShape& shape, int64_t classes);
 
 }  // namespace miniray::ml
 

@@ -100,7 +100,7 @@ absl::Status GenerateHere(const GanModel& model,
   // As in a worker, so that the images are the same.
   at::set_num_threads(1);
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ImageGenerator> generator,
-                      ImageGenerator::Create(model));
+                      ImageGenerator::Create(model, options.label));
   for (const Batch& batch : MakeBatches(options)) {
     MR_RETURN_IF_ERROR(sink->Write(
         batch.first,
@@ -160,8 +160,7 @@ class Distributor {
           ActorHandle<GeneratorWorker> worker,
           options_.cluster->CreateActor<GeneratorWorker>(actor));
       loading.push_back(worker.Call<&GeneratorWorker::Load>(
-          model_.latent_dim, model_.shape.channels, model_.shape.height,
-          model_.shape.width, model_.weights));
+          model_.sizes(), options_.label, model_.weights));
       workers_.push_back(std::move(worker));
     }
     alive_.assign(workers_.size(), true);

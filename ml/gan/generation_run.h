@@ -18,6 +18,8 @@ struct GenerationRunOptions {
   int64_t num_images = 10;
   std::string output;  // Folder; made if need be.
   uint64_t seed = 0;
+  // Of all images, for a model with classes; see ImageGenerator::Create.
+  std::optional<int64_t> label;
   int64_t batch_size = 64;  // Images that are made, and dealt out, at a time.
   int columns = 8;          // Of the grid, which shows the first columns^2.
 

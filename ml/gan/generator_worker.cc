@@ -8,14 +8,17 @@
 
 namespace miniray::ml {
 
-absl::Status GeneratorWorker::Load(int64_t latent_dim, int64_t channels,
-                                   int64_t height, int64_t width,
+absl::Status GeneratorWorker::Load(const GanSizes& sizes,
+                                   std::optional<int64_t> label,
                                    NamedTensors weights) {
   MR_ASSIGN_OR_RETURN(
       generator_, ImageGenerator::Create({.network = GanNetwork::kGenerator,
-                                          .latent_dim = latent_dim,
-                                          .shape = {channels, height, width},
-                                          .weights = std::move(weights)}));
+                                          .latent_dim = sizes.latent_dim,
+                                          .shape = sizes.shape,
+                                          .architecture = sizes.architecture,
+                                          .classes = sizes.classes,
+                                          .weights = std::move(weights)},
+                                         label));
   return absl::OkStatus();
 }
 

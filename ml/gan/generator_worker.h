@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ml/gan/architecture.h"
 #include "ml/gan/image_generator.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
@@ -18,11 +20,12 @@ namespace miniray::ml {
 // Not thread-safe. Methods may throw what LibTorch throws.
 class GeneratorWorker {
  public:
-  // Takes the generator that images come from: GanModel's fields.
+  // Takes the generator that images come from: GanModel's fields; and, if it
+  // has classes and one is asked for, the label of all images.
   //
   // Errors: those of ImageGenerator::Create.
-  absl::Status Load(int64_t latent_dim, int64_t channels, int64_t height,
-                    int64_t width, NamedTensors weights);
+  absl::Status Load(const GanSizes& sizes, std::optional<int64_t> label,
+                    NamedTensors weights);
 
   // Returns images [first, first + count) of the sequence that `seed` names
   // (see ImageGenerator): uint8 [count, C, H, W].

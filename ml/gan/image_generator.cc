@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ATen/CPUGeneratorImpl.h"
+#include "absl/strings/str_cat.h"
 #include "ml/data/mix64.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/networks.h"
@@ -20,11 +21,12 @@ double DrawUnit(std::mt19937_64& random) {
 
 class TorchImageGenerator final : public ImageGenerator {
  public:
-  explicit TorchImageGenerator(const GanModel& model)
+  TorchImageGenerator(const GanModel& model, std::optional<int64_t> label)
       : latent_dim_(model.latent_dim),
         shape_(model.shape),
-        generator_(model.latent_dim, model.shape,
-                   at::make_generator<at::CPUGeneratorImpl>()) {
+        classes_(model.classes),
+        label_(label),
+        generator_(model.sizes(), at::make_generator<at::CPUGeneratorImpl>()) {
     const torch::NoGradGuard no_grad;
     auto parameters = generator_->named_parameters();
     auto buffers = generator_->named_buffers();
@@ -56,16 +58,28 @@ class TorchImageGenerator final : public ImageGenerator {
   // that want it in small pieces.
   const torch::Tensor& Block(uint64_t seed, int64_t first) {
     if (!block_.defined() || seed != block_seed_ || first != block_first_) {
-      block_ =
-          generator_->forward(GeneratorNoise(seed, first, kBlock, latent_dim_));
+      block_ = generator_->forward(
+          GeneratorNoise(seed, first, kBlock, latent_dim_), Labels(first));
       block_seed_ = seed;
       block_first_ = first;
     }
     return block_;
   }
 
+  // Of images [first, first + kBlock); undefined without classes.
+  torch::Tensor Labels(int64_t first) const {
+    if (classes_ == 0) return {};
+    if (label_.has_value()) {
+      return torch::full({kBlock}, *label_, torch::kLong);
+    }
+    return torch::arange(first, first + kBlock, torch::kLong)
+        .remainder(classes_);
+  }
+
   const int64_t latent_dim_;
   const ImageShape shape_;
+  const int64_t classes_;
+  const std::optional<int64_t> label_;
   Generator generator_;
   torch::Tensor block_;  // [kBlock, C, H, W] or undefined.
   uint64_t block_seed_ = 0;
@@ -94,16 +108,22 @@ at::Tensor GeneratorNoise(uint64_t seed, int64_t first, int64_t count,
 }
 
 absl::StatusOr<std::unique_ptr<ImageGenerator>> ImageGenerator::Create(
-    const GanModel& model) {
+    const GanModel& model, std::optional<int64_t> label) {
   if (model.network != GanNetwork::kGenerator) {
     return absl::InvalidArgumentError(
         "images come from a generator, not from a discriminator");
   }
-  MR_RETURN_IF_ERROR(ValidateGanSizes(model.latent_dim, model.shape));
-  MR_RETURN_IF_ERROR(
-      CheckTensors(GanTensors(model.network, model.latent_dim, model.shape),
-                   model.weights, "the generator"));
-  return std::make_unique<TorchImageGenerator>(model);
+  MR_RETURN_IF_ERROR(ValidateGanSizes(model.sizes()));
+  MR_RETURN_IF_ERROR(CheckTensors(GanTensors(model.network, model.sizes()),
+                                  model.weights, "the generator"));
+  if (label.has_value() && (*label < 0 || *label >= model.classes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "images of class ", *label, " are asked for; the model ",
+        model.classes == 0
+            ? "has no classes"
+            : absl::StrCat("has classes 0 to ", model.classes - 1)));
+  }
+  return std::make_unique<TorchImageGenerator>(model, label);
 }
 
 }  // namespace miniray::ml

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
@@ -25,10 +26,14 @@ at::Tensor GeneratorNoise(uint64_t seed, int64_t first, int64_t count,
 // Not thread-safe.
 class ImageGenerator {
  public:
-  // model: a generator's. Errors: InvalidArgument if it is not, or if the
-  // weights do not fit its sizes.
+  // model: a generator's.
+  // label: of all images, in [0, K) of a model with classes; without one, image
+  //   i is of class i mod K.
+  //
+  // Errors: InvalidArgument if it is another network's, if the weights do not
+  // fit its sizes, or for a label that it does not have.
   static absl::StatusOr<std::unique_ptr<ImageGenerator>> Create(
-      const GanModel& model);
+      const GanModel& model, std::optional<int64_t> label = std::nullopt);
 
   virtual ~ImageGenerator() = default;
   ImageGenerator(const ImageGenerator&) = delete;

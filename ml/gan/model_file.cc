@@ -1,5 +1,6 @@
 #include "ml/gan/model_file.h"
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <sstream>
@@ -7,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "ml/gan/gan_tensors.h"
@@ -22,7 +26,8 @@ namespace {
 using torch::serialize::InputArchive;
 using torch::serialize::OutputArchive;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+constexpr size_t kNamesInMessage = 20;
 
 std::string Format(GanNetwork network) {
   return absl::StrCat("miniray.gan.", GanNetworkName(network));
@@ -50,13 +55,19 @@ struct Layer {
 };
 
 // Writes a network as torch::nn::Module::save does: an archive "layers" with
-// one archive a layer, layers without tensors included.
+// one archive a layer, layers without tensors included; and "embedding", if
+// there is one.
 void WriteModule(const GanModel& model, OutputArchive* module) {
-  std::vector<Layer> layers(GanLayerCount(model.network));
+  std::vector<Layer> layers(GanLayerCount(model.network, model.sizes()));
   size_t i = 0;
-  for (const TensorSpec& spec :
-       GanTensors(model.network, model.latent_dim, model.shape)) {
+  for (const TensorSpec& spec : GanTensors(model.network, model.sizes())) {
     const std::vector<std::string> path = SplitName(spec.name);
+    if (path[0] != "layers") {
+      OutputArchive one(module->compilation_unit());
+      one.write(path[1], model.weights[i++].second.detach());
+      module->write(path[0], one);
+      continue;
+    }
     Layer& layer = layers.at(std::stoi(path[1]));
     (spec.is_buffer ? layer.buffers : layer.parameters)
         .emplace_back(path[2], model.weights[i++].second.detach());
@@ -103,11 +114,42 @@ at::Tensor ReadTensor(InputArchive& root, const std::string& name) {
   return tensor.detach().clone();
 }
 
+absl::Status CheckClassNames(const GanModel& model) {
+  if (!model.class_names.empty() &&
+      static_cast<int64_t>(model.class_names.size()) != model.classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", model.class_names.size(), " names for ",
+                     model.classes, " classes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckModel(const GanModel& model, absl::string_view whose) {
-  MR_RETURN_IF_ERROR(
-      Annotate(ValidateGanSizes(model.latent_dim, model.shape), whose));
-  return CheckTensors(GanTensors(model.network, model.latent_dim, model.shape),
-                      model.weights, whose);
+  MR_RETURN_IF_ERROR(Annotate(ValidateGanSizes(model.sizes()), whose));
+  MR_RETURN_IF_ERROR(Annotate(CheckClassNames(model), whose));
+  return CheckTensors(GanTensors(model.network, model.sizes()), model.weights,
+                      whose);
+}
+
+// Reads what version 2 has besides.
+absl::Status ParseClasses(InputArchive& archive, GanModel* model) {
+  const c10::IValue architecture = Value(archive, "architecture");
+  const c10::IValue classes = Value(archive, "classes");
+  const c10::IValue names = Value(archive, "class_names");
+  if (!architecture.isString() || !classes.isInt() || !names.isList()) {
+    return absl::DataLossError(
+        "its architecture, classes or class_names are missing");
+  }
+  MR_ASSIGN_OR_RETURN(model->architecture,
+                      ParseGanArchitecture(architecture.toStringRef()));
+  model->classes = classes.toInt();
+  for (const c10::IValue& name : names.toListRef()) {
+    if (!name.isString()) {
+      return absl::DataLossError("its class_names are no strings");
+    }
+    model->class_names.push_back(name.toStringRef());
+  }
+  return CheckClassNames(*model);
 }
 
 // May throw what LibTorch throws.
@@ -142,15 +184,15 @@ absl::StatusOr<GanModel> Parse(const std::string& bytes, GanNetwork network) {
   GanModel model = {.network = network,
                     .latent_dim = latent_dim.toInt(),
                     .shape = {sizes[0], sizes[1], sizes[2]}};
-  MR_RETURN_IF_ERROR(ValidateGanSizes(model.latent_dim, model.shape));
+  if (version.toInt() >= 2) MR_RETURN_IF_ERROR(ParseClasses(archive, &model));
+  MR_RETURN_IF_ERROR(ValidateGanSizes(model.sizes()));
 
   InputArchive module;
   if (!archive.try_read(ModuleKey(network), module)) {
     return absl::DataLossError(
         absl::StrCat("it has no module '", ModuleKey(network), "'"));
   }
-  for (const TensorSpec& spec :
-       GanTensors(network, model.latent_dim, model.shape)) {
+  for (const TensorSpec& spec : GanTensors(network, model.sizes())) {
     model.weights.emplace_back(spec.name, ReadTensor(module, spec.name));
   }
   const absl::Status fits = CheckModel(model, "its weights");
@@ -160,16 +202,54 @@ absl::StatusOr<GanModel> Parse(const std::string& bytes, GanNetwork network) {
 
 }  // namespace
 
+absl::StatusOr<int64_t> FindClass(const GanModel& model,
+                                  absl::string_view name) {
+  if (model.classes == 0) {
+    return absl::FailedPreconditionError(
+        "the model has no classes; train one with --conditional");
+  }
+  for (size_t i = 0; i < model.class_names.size(); ++i) {
+    if (model.class_names[i] == name) return static_cast<int64_t>(i);
+  }
+  int64_t label = 0;
+  if (absl::SimpleAtoi(name, &label) && label >= 0 && label < model.classes) {
+    return label;
+  }
+  std::string known = absl::StrCat("0 to ", model.classes - 1);
+  if (!model.class_names.empty()) {
+    const size_t shown = std::min(kNamesInMessage, model.class_names.size());
+    absl::StrAppend(
+        &known, " or one of ",
+        absl::StrJoin(model.class_names.begin(),
+                      model.class_names.begin() + static_cast<int64_t>(shown),
+                      ", "),
+        shown < model.class_names.size() ? ", ..." : "");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model has no class '", name, "'; expected ",
+                   absl::Utf8SafeCHexEscape(known)));
+}
+
 absl::StatusOr<std::string> SerializeGanModel(const GanModel& model) {
   MR_RETURN_IF_ERROR(CheckModel(model, "cannot save the model"));
   try {
     OutputArchive archive;
     archive.write("format", c10::IValue(Format(model.network)));
-    archive.write("version", c10::IValue(kVersion));
+    // What programs before version 2 can use, they can read.
+    const bool is_plain =
+        model.architecture == GanArchitecture::kMlp && model.classes == 0;
+    archive.write("version", c10::IValue(is_plain ? int64_t{1} : kVersion));
     archive.write("latent_dim", c10::IValue(model.latent_dim));
     archive.write("image_shape", c10::IValue(std::vector<int64_t>{
                                      model.shape.channels, model.shape.height,
                                      model.shape.width}));
+    if (!is_plain) {
+      archive.write(
+          "architecture",
+          c10::IValue(std::string(GanArchitectureName(model.architecture))));
+      archive.write("classes", c10::IValue(model.classes));
+      archive.write("class_names", c10::IValue(model.class_names));
+    }
     OutputArchive module(archive.compilation_unit());
     WriteModule(model, &module);
     archive.write(ModuleKey(model.network), module);

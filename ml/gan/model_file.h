@@ -2,10 +2,14 @@
 //
 // A file holds, beside the tensors, all that is needed to use it:
 //   format       "miniray.gan.generator" or "miniray.gan.discriminator"
-//   version      1
+//   version      1 for an mlp without classes, else 2
 //   latent_dim   Z
 //   image_shape  [C, H, W]
 //   generator    the module as torch::nn saves it; or `discriminator`
+// and with version 2
+//   architecture "mlp" or "dcgan"
+//   classes      K, or 0
+//   class_names  the names of labels 0 to K - 1; or []
 // so that torch::serialize::InputArchive, torch::jit::load and Python's
 // torch.jit.load can read it too.
 
@@ -14,9 +18,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ml/gan/architecture.h"
 #include "runtime/tensor/tensor_codec.h"
 
@@ -26,11 +32,30 @@ struct GanModel {
   GanNetwork network = GanNetwork::kGenerator;
   int64_t latent_dim = 0;
   ImageShape shape;
+  GanArchitecture architecture = GanArchitecture::kMlp;
+  int64_t classes = 0;  // See GanSizes.
+  // Label k means class_names[k]; empty where classes have no names.
+  std::vector<std::string> class_names;
   NamedTensors weights;  // Those of GanTensors, in that order.
+
+  GanSizes sizes() const {
+    return {.latent_dim = latent_dim,
+            .shape = shape,
+            .architecture = architecture,
+            .classes = classes};
+  }
 };
 
+// Returns the label that `name` means: of the class of that name or, where
+// there is none, the number that it is.
+//
+// Errors: FailedPrecondition, the model has no classes. InvalidArgument, with
+// the first of its classes.
+absl::StatusOr<int64_t> FindClass(const GanModel& model,
+                                  absl::string_view name);
+
 // Errors of the two below: InvalidArgument for sizes out of range, or weights
-// that do not fit them.
+// or class names that do not fit them.
 
 // Returns the bytes of a file.
 absl::StatusOr<std::string> SerializeGanModel(const GanModel& model);

@@ -5,11 +5,15 @@
 #include <limits>
 #include <string>
 
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/allclose.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/full.h"
 #include "ATen/ops/zeros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ml/gan/gan_tensors.h"
+#include "ml/gan/image_generator.h"
 #include "tests/ml/gan/gan_testutil.h"
 
 namespace miniray::ml {
@@ -33,7 +37,7 @@ void Train(Gan& gan, uint64_t images, int64_t batch = kBatch) {
   ASSERT_EQ(gan.TrainStep(SmallImages(batch, images)), absl::OkStatus());
 }
 void TrainDiscriminator(Gan& gan, uint64_t images) {
-  ASSERT_EQ(gan.DiscriminatorStep(SmallImages(kBatch, images)),
+  ASSERT_EQ(gan.DiscriminatorStep(SmallImages(kBatch, images), {}),
             absl::OkStatus());
 }
 
@@ -57,7 +61,7 @@ TEST(GanTest, DiscriminatorStepLeavesTheGeneratorsParametersAlone) {
   // Generating images in training mode moves BatchNorm's statistics, and those
   // only.
   const NamedTensors after = gan->NetworkWeights(GanNetwork::kGenerator);
-  const auto specs = GanTensors(GanNetwork::kGenerator, 16, kSmallShape);
+  const auto specs = GanTensors(GanNetwork::kGenerator, gan->options().sizes());
   for (size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(generator[i].second.equal(after[i].second), !specs[i].is_buffer)
         << specs[i].name;
@@ -160,7 +164,7 @@ TEST(GanTest, AccumulatedBatchesMakeOneStep) {
     int parameters = 0;
     size_t i = 0;
     for (const GanNetwork network : kGanNetworks) {
-      for (const TensorSpec& spec : GanTensors(network, 16, kSmallShape)) {
+      for (const TensorSpec& spec : GanTensors(network, options.sizes())) {
         const bool same = gan->Weights()[i].second.equal(before[i].second);
         parameters += !spec.is_buffer && !same;
         ++i;
@@ -320,6 +324,293 @@ TEST(GanTest, HingeTrainsBothNetworks) {
   EXPECT_FALSE(Equal(before, gan->NetworkWeights(GanNetwork::kGenerator)));
 }
 
+GanOptions DcganOptions() {
+  GanOptions options = SmallGanOptions();
+  options.architecture = GanArchitecture::kDcgan;
+  options.shape = {1, 16, 16};  // Two halvings, and so a BatchNorm in both.
+  return options;
+}
+
+// SmallImages, each pixel four times: [count, 1, 16, 16].
+at::Tensor DcganImages(int64_t count, uint64_t seed) {
+  return SmallImages(count, seed)
+      .repeat_interleave(2, 2)
+      .repeat_interleave(2, 3);
+}
+
+TEST(GanTest, DcganStepsTrainOneNetworkEach) {
+  auto gan = MakeGan(DcganOptions());
+  const NamedTensors generator = CopyOf(*gan, GanNetwork::kGenerator);
+  const NamedTensors untrained = CopyOf(*gan, GanNetwork::kDiscriminator);
+  ASSERT_EQ(gan->DiscriminatorStep(DcganImages(8, 1), {}), absl::OkStatus());
+  const NamedTensors discriminator = CopyOf(*gan, GanNetwork::kDiscriminator);
+  for (size_t i = 0; i < discriminator.size(); ++i) {
+    EXPECT_FALSE(discriminator[i].second.equal(untrained[i].second))
+        << discriminator[i].first;
+  }
+  const auto specs = GanTensors(GanNetwork::kGenerator, gan->options().sizes());
+  const NamedTensors between = gan->NetworkWeights(GanNetwork::kGenerator);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(generator[i].second.equal(between[i].second), !specs[i].is_buffer)
+        << specs[i].name;
+  }
+
+  // Not the discriminator's BatchNorms either.
+  ASSERT_EQ(gan->GeneratorStep(), absl::OkStatus());
+  EXPECT_TRUE(
+      Equal(discriminator, gan->NetworkWeights(GanNetwork::kDiscriminator)));
+  const NamedTensors after = gan->NetworkWeights(GanNetwork::kGenerator);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_FALSE(generator[i].second.equal(after[i].second)) << specs[i].name;
+  }
+}
+
+TEST(GanTest, DcganShowsItsDiscriminatorBatchesOfOneKind) {
+  auto gan = MakeGan(DcganOptions());
+  ASSERT_EQ(gan->DiscriminatorStep(DcganImages(8, 1), {}), absl::OkStatus());
+  // One of real images and one of generated ones.
+  int64_t batches = 0;
+  for (const auto& [name, tensor] :
+       gan->NetworkWeights(GanNetwork::kDiscriminator)) {
+    if (name.find("num_batches") != std::string::npos) {
+      batches = tensor.item().toLong();
+    }
+  }
+  EXPECT_EQ(batches, 2);
+}
+
+TEST(GanTest, DcganDiscriminatorLearnsWhatIsReal) {
+  GanOptions options = SmallGanOptions();
+  options.architecture = GanArchitecture::kDcgan;
+  auto gan = MakeGan(options);
+  Train(*gan, 0);
+  EXPECT_NEAR(LossOf(*gan, "d_loss"), std::log(2.0), 0.05);
+  for (int i = 0; i < 200; ++i) TrainDiscriminator(*gan, i);
+  gan->BeginEpoch(1);
+  Train(*gan, 300);
+  EXPECT_LT(LossOf(*gan, "d_loss"), 0.3);
+}
+
+TEST(GanTest, DcganIsTheSameForTheSameSeed) {
+  auto a = MakeGan(DcganOptions());
+  auto b = MakeGan(DcganOptions());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(a->TrainStep(DcganImages(8, i)), absl::OkStatus());
+    ASSERT_EQ(b->TrainStep(DcganImages(8, i)), absl::OkStatus());
+  }
+  EXPECT_TRUE(Equal(a->Weights(), b->Weights()));
+}
+
+TEST(GanTest, LabelsTrainTheEmbeddingsOfBothNetworks) {
+  for (const GanArchitecture architecture :
+       {GanArchitecture::kMlp, GanArchitecture::kDcgan}) {
+    GanOptions options = SmallGanOptions();
+    options.architecture = architecture;
+    options.classes = 4;
+    auto gan = MakeGan(options);
+    const NamedTensors before = Copy(gan->Weights());
+    // Of classes 0 and 2 only.
+    const at::Tensor labels = at::zeros({8}, at::kLong);
+    labels.slice(0, 4).fill_(2);
+    ASSERT_EQ(gan->TrainStep(SmallImages(8, 1), labels), absl::OkStatus());
+    const NamedTensors after = gan->Weights();
+    int embeddings = 0;
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (after[i].first.find("embedding") == std::string::npos) continue;
+      ++embeddings;
+      for (const int64_t label : {0, 1, 2, 3}) {
+        EXPECT_EQ(after[i].second[label].equal(before[i].second[label]),
+                  label % 2 == 1)
+            << after[i].first << " " << label;
+      }
+    }
+    EXPECT_EQ(embeddings, 2);
+  }
+}
+
+TEST(GanTest, TheGeneratorLearnsWhichLabelIsWhat) {
+  GanOptions options = SmallGanOptions();
+  options.classes = 4;
+  auto gan = MakeGan(options);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(gan->TrainStep(SmallImages(kBatch, i * kBatch),
+                             SmallLabels(kBatch, i * kBatch)),
+              absl::OkStatus());
+  }
+  GanModel model = {.network = GanNetwork::kGenerator,
+                    .latent_dim = options.latent_dim,
+                    .shape = options.shape,
+                    .classes = 4,
+                    .weights = gan->NetworkWeights(GanNetwork::kGenerator)};
+  for (int64_t label = 0; label < 4; ++label) {
+    const at::Tensor mean = (*ImageGenerator::Create(model, label))
+                                ->Generate(1, 0, 64)
+                                .mean(0)[0];  // [8, 8]
+    // The square of the label is bright, the others are dark.
+    for (int64_t place = 0; place < 4; ++place) {
+      const int64_t y = place / 2 * 4;
+      const int64_t x = place % 2 * 4;
+      const double shade =
+          mean.slice(0, y, y + 4).slice(1, x, x + 4).mean().item().toDouble();
+      EXPECT_EQ(shade > 0, place == label)
+          << "label " << label << ", place " << place << ": " << shade;
+    }
+  }
+}
+
+TEST(GanTest, LabelsMustBeThereWithClassesAndOnlyThen) {
+  auto plain = MakeGan();
+  EXPECT_THROW((void)plain->TrainStep(SmallImages(4, 1), SmallLabels(4, 1)),
+               c10::Error);
+  GanOptions options = SmallGanOptions();
+  options.classes = 4;
+  auto gan = MakeGan(options);
+  EXPECT_THROW((void)gan->TrainStep(SmallImages(4, 1)), c10::Error);
+  EXPECT_THROW((void)gan->TrainStep(SmallImages(4, 1), SmallLabels(5, 1)),
+               c10::Error);
+  EXPECT_THROW(
+      (void)gan->TrainStep(SmallImages(4, 1), SmallLabels(4, 1).to(at::kFloat)),
+      c10::Error);
+  EXPECT_THROW(
+      (void)gan->TrainStep(SmallImages(4, 1), at::full({4}, 4, at::kLong)),
+      c10::Error);
+  EXPECT_EQ(gan->TrainStep(SmallImages(4, 1), SmallLabels(4, 1)),
+            absl::OkStatus());
+}
+
+GanOptions EmaOptions(double decay) {
+  GanOptions options = SmallGanOptions();
+  options.ema_decay = decay;
+  return options;
+}
+
+// Parameters only: average * decay + weights * (1 - decay).
+void ExpectAverage(const Gan& gan, const NamedTensors& average,
+                   const NamedTensors& weights) {
+  const NamedTensors now = gan.EmaWeights();
+  const auto specs = GanTensors(GanNetwork::kGenerator, gan.options().sizes());
+  const double decay = gan.options().ema_decay;
+  ASSERT_EQ(now.size(), specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(now[i].first, specs[i].name);
+    if (specs[i].is_buffer) continue;
+    EXPECT_TRUE(now[i].second.allclose(
+        average[i].second * decay + weights[i].second * (1 - decay), 1e-6,
+        1e-7))
+        << specs[i].name;
+  }
+}
+
+TEST(GanTest, TheAverageFollowsTheGeneratorStepByStep) {
+  auto gan = MakeGan(EmaOptions(0.75));
+  NamedTensors average = CopyOf(*gan, GanNetwork::kGenerator);
+  EXPECT_TRUE(Equal(gan->EmaWeights(), average));
+  for (int i = 0; i < 3; ++i) {
+    TrainDiscriminator(*gan, i);
+    EXPECT_TRUE(Equal(gan->EmaWeights(), average));
+    ASSERT_EQ(gan->GeneratorStep(), absl::OkStatus());
+    const NamedTensors weights = CopyOf(*gan, GanNetwork::kGenerator);
+    ExpectAverage(*gan, average, weights);
+    EXPECT_FALSE(Equal(gan->EmaWeights(), weights));
+    average = Copy(gan->EmaWeights());
+    // The statistics are the generator's own.
+    const auto specs =
+        GanTensors(GanNetwork::kGenerator, gan->options().sizes());
+    for (size_t t = 0; t < specs.size(); ++t) {
+      if (!specs[t].is_buffer) continue;
+      EXPECT_TRUE(average[t].second.equal(weights[t].second)) << specs[t].name;
+    }
+  }
+}
+
+TEST(GanTest, TheAverageCountsStepsNotBatches) {
+  GanOptions options = EmaOptions(0.75);
+  options.loop.accumulate = 2;
+  auto gan = MakeGan(options);
+  const NamedTensors start = CopyOf(*gan, GanNetwork::kGenerator);
+  Train(*gan, 1);
+  EXPECT_TRUE(Equal(gan->EmaWeights(), start));
+  Train(*gan, 2);
+  ExpectAverage(*gan, start, CopyOf(*gan, GanNetwork::kGenerator));
+  const NamedTensors average = Copy(gan->EmaWeights());
+  // The rest of the epoch is a step, too.
+  Train(*gan, 3);
+  EXPECT_TRUE(Equal(gan->EmaWeights(), average));
+  ASSERT_EQ(gan->EndEpoch().status(), absl::OkStatus());
+  ExpectAverage(*gan, average, CopyOf(*gan, GanNetwork::kGenerator));
+}
+
+TEST(GanTest, TheAverageChangesNothingElse) {
+  auto with = MakeGan(EmaOptions(0.9));
+  auto without = MakeGan(EmaOptions(0));
+  EXPECT_TRUE(without->EmaWeights().empty());
+  for (int i = 0; i < 2; ++i) {
+    Train(*with, i);
+    Train(*without, i);
+  }
+  for (const GanNetwork network : kGanNetworks) {
+    EXPECT_TRUE(
+        Equal(with->NetworkWeights(network), without->NetworkWeights(network)));
+  }
+  EXPECT_TRUE(Equal(SelectTrainedGenerator(without->Weights()),
+                    without->NetworkWeights(GanNetwork::kGenerator)));
+  EXPECT_TRUE(
+      Equal(SelectTrainedGenerator(with->Weights()), with->EmaWeights()));
+}
+
+TEST(GanTest, TheAverageTravelsWithTheWeights) {
+  auto a = MakeGan(EmaOptions(0.5));
+  for (int i = 0; i < 2; ++i) Train(*a, i);
+  auto b = MakeGan(EmaOptions(0.5));
+  ASSERT_EQ(b->SetWeights(Copy(a->Weights())), absl::OkStatus());
+  EXPECT_TRUE(Equal(a->EmaWeights(), b->EmaWeights()));
+  const NamedTensors weights = b->Weights();
+  const auto specs = GanWeightSpecs(b->options().sizes(), true);
+  ASSERT_EQ(weights.size(), specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(weights[i].first, specs[i].name);
+    if (specs[i].name.starts_with("generator_ema.")) {
+      EXPECT_TRUE(specs[i].is_buffer);
+    }
+  }
+  // It goes on from there.
+  const NamedTensors average = Copy(b->EmaWeights());
+  Train(*b, 3);
+  ExpectAverage(*b, average, CopyOf(*b, GanNetwork::kGenerator));
+
+  auto plain = MakeGan();
+  EXPECT_THAT(std::string(plain->SetWeights(a->Weights()).message()),
+              HasSubstr("'generator_ema.layers.0.weight' is unknown"));
+  EXPECT_THAT(std::string(a->SetWeights(plain->Weights()).message()),
+              HasSubstr("generator_ema.layers.0.weight is missing"));
+}
+
+TEST(GanTest, TheAverageGoesOnFromACheckpointBitByBit) {
+  auto gan = MakeGan(EmaOptions(0.9));
+  Train(*gan, 1);
+  ASSERT_EQ(gan->EndEpoch().status(), absl::OkStatus());
+  const absl::StatusOr<train::CheckpointFiles> files = gan->SaveState();
+  ASSERT_EQ(files.status(), absl::OkStatus());
+  const NamedTensors saved = Copy(gan->Weights());
+  gan->BeginEpoch(1);
+  Train(*gan, 2);
+
+  auto resumed = MakeGan(EmaOptions(0.9));
+  for (int i = 5; i < 8; ++i) Train(*resumed, i);
+  ASSERT_EQ(resumed->LoadState(*files), absl::OkStatus());
+  EXPECT_TRUE(Equal(resumed->Weights(), saved));
+  resumed->BeginEpoch(1);
+  Train(*resumed, 2);
+  EXPECT_TRUE(Equal(resumed->Weights(), gan->Weights()));
+
+  auto plain = MakeGan();
+  EXPECT_THAT(std::string(plain->LoadState(*files).message()),
+              HasSubstr("of a training with an average"));
+  ASSERT_EQ(plain->EndEpoch().status(), absl::OkStatus());
+  EXPECT_THAT(std::string(gan->LoadState(*plain->SaveState()).message()),
+              HasSubstr("of a training without an average"));
+}
+
 TEST(GanTest, WeightsTravelToAnotherGan) {
   auto a = MakeGan(1);
   auto b = MakeGan(2);
@@ -392,6 +683,12 @@ TEST(GanTest, RefusesBadOptions) {
   for (const double smoothing : {-0.1, 1.0, std::nan("")}) {
     GanOptions options = good;
     options.label_smoothing = smoothing;
+    EXPECT_EQ(Gan::Create(options).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  for (const double decay : {-0.1, 1.0, std::nan("")}) {
+    GanOptions options = good;
+    options.ema_decay = decay;
     EXPECT_EQ(Gan::Create(options).status().code(),
               absl::StatusCode::kInvalidArgument);
   }

@@ -28,6 +28,15 @@ at::Tensor SmallImages(int64_t count, uint64_t seed) {
   return images;
 }
 
+at::Tensor SmallLabels(int64_t count, uint64_t seed) {
+  at::Tensor labels = at::empty({count}, at::kLong);
+  int64_t* out = labels.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    *out++ = static_cast<int64_t>(Mix64(seed + static_cast<uint64_t>(i)) % 4);
+  }
+  return labels;
+}
+
 NamedTensors Copy(const NamedTensors& tensors) {
   NamedTensors copy;
   for (const auto& [name, tensor] : tensors) {
@@ -47,11 +56,16 @@ bool Equal(const NamedTensors& a, const NamedTensors& b) {
 }
 
 GanModel SmallGenerator(uint64_t seed) {
-  const GanOptions options = SmallGanOptions(seed);
+  return SmallGenerator(SmallGanOptions(seed));
+}
+
+GanModel SmallGenerator(const GanOptions& options) {
   std::unique_ptr<Gan> gan = *Gan::Create(options);
   return {.network = GanNetwork::kGenerator,
           .latent_dim = options.latent_dim,
           .shape = options.shape,
+          .architecture = options.architecture,
+          .classes = options.classes,
           .weights = gan->NetworkWeights(GanNetwork::kGenerator)};
 }
 

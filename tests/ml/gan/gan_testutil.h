@@ -21,6 +21,9 @@ GanOptions SmallGanOptions(uint64_t seed = 1);
 // places on a dark ground, the same for the same arguments.
 at::Tensor SmallImages(int64_t count, uint64_t seed);
 
+// Returns their places: int64 [count] in [0, 4).
+at::Tensor SmallLabels(int64_t count, uint64_t seed);
+
 // Returns a copy: weights taken from a model change with it.
 NamedTensors Copy(const NamedTensors& tensors);
 
@@ -29,6 +32,7 @@ bool Equal(const NamedTensors& a, const NamedTensors& b);
 
 // Returns the generator of a new GAN as a model file's contents.
 GanModel SmallGenerator(uint64_t seed = 1);
+GanModel SmallGenerator(const GanOptions& options);
 
 }  // namespace miniray::ml
 

@@ -185,6 +185,87 @@ TEST(GanWorkerTest, GoesOnFromACheckpointBitByBit) {
   }
 }
 
+// Everything at once: what is new must go together.
+GanWorkerOptions FullOptions() {
+  GanWorkerOptions options = TinyOptions();
+  options.architecture = GanArchitecture::kDcgan;
+  options.conditional = true;
+  options.loss = GanLoss::kHinge;
+  options.ema_decay = 0.9;
+  return options;
+}
+
+TEST(GanWorkerTest, TrainsAConditionalDcganWithAnAverage) {
+  GanWorker worker(FullOptions());
+  ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
+  const std::vector<std::string> names = worker.DescribeShard()->class_names;
+  ASSERT_EQ(names.size(), 10u);
+  EXPECT_EQ(names[3], "class 3");
+  ASSERT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+  const absl::StatusOr<train::CheckpointFiles> files = worker.SaveCheckpoint();
+  ASSERT_EQ(files.status(), absl::OkStatus());
+  EXPECT_TRUE(files->contains("generator_ema.pt"));
+  ASSERT_EQ(worker.TrainEpoch(1).status(), absl::OkStatus());
+
+  GanWorker resumed(FullOptions());
+  ASSERT_EQ(resumed.LoadDataShard(0, 1), absl::OkStatus());
+  ASSERT_EQ(resumed.LoadCheckpoint(*files), absl::OkStatus());
+  ASSERT_EQ(resumed.TrainEpoch(1).status(), absl::OkStatus());
+  EXPECT_TRUE(Equal(*resumed.GetWeights(), *worker.GetWeights()));
+}
+
+TEST(GanWorkerTest, AllOfTheAverageIsABuffer) {
+  GanWorker worker(FullOptions());
+  ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
+  const std::vector<std::string> buffers = *worker.BufferNames();
+  std::vector<std::string> expected;
+  const NamedTensors weights = *worker.GetWeights();
+  for (const auto& [name, tensor] : weights) {
+    if (name.starts_with("generator_ema.") ||
+        name.find("running_") != std::string::npos ||
+        name.find("num_batches") != std::string::npos) {
+      expected.push_back(name);
+    }
+  }
+  EXPECT_EQ(buffers, expected);
+}
+
+TEST(GanWorkerTest, SamplesAreOfTheAverageAndChangeNothing) {
+  GanWorkerOptions options = FullOptions();
+  options.ema_decay = 0.5;
+  GanWorker worker(options);
+  EXPECT_EQ(worker.SampleImages(1, 4).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
+  ASSERT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+  const at::Tensor images = *worker.SampleImages(1, 4);
+  EXPECT_EQ(images.scalar_type(), at::kByte);
+  EXPECT_EQ(images.sizes(), at::IntArrayRef({4, 3, 32, 32}));
+  EXPECT_TRUE(images.equal(*worker.SampleImages(1, 4)));
+  EXPECT_FALSE(images.equal(*worker.SampleImages(2, 4)));
+  ASSERT_EQ(worker.TrainEpoch(1).status(), absl::OkStatus());
+  EXPECT_TRUE(Equal(*worker.GetWeights(), WeightsAfter(options, 2)));
+
+  // Another average, with the same generator, makes other images.
+  NamedTensors weights = Copy(*worker.GetWeights());
+  const at::Tensor before = *worker.SampleImages(1, 4);
+  for (auto& [name, tensor] : weights) {
+    if (name == "generator.layers.0.weight") tensor.zero_();
+  }
+  ASSERT_EQ(worker.SetWeights(weights), absl::OkStatus());
+  EXPECT_TRUE(before.equal(*worker.SampleImages(1, 4)));
+  for (auto& [name, tensor] : weights) {
+    if (name == "generator_ema.layers.0.weight") tensor.zero_();
+  }
+  ASSERT_EQ(worker.SetWeights(weights), absl::OkStatus());
+  EXPECT_FALSE(before.equal(*worker.SampleImages(1, 4)));
+
+  for (const int64_t count : {int64_t{0}, GanWorker::kMaxSamples + 1}) {
+    EXPECT_EQ(worker.SampleImages(1, count).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(GanWorkerTest, DealsTheImagesAsToldTo) {
   GanWorkerOptions options = TinyOptions();
   for (const char* sharding : {"contiguous", "strided", "shuffled"}) {

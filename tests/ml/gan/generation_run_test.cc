@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -32,10 +33,11 @@ class GenerationRunTest : public ::testing::Test {
             .batch_size = 7};
   }
 
-  absl::Status Run(const GenerationRunOptions& options) {
+  absl::Status Run(const GenerationRunOptions& options,
+                   const GanModel& model = SmallGenerator()) {
     std::FILE* const text = std::tmpfile();
     ProgressBar bar({.text = text, .draw = false});
-    const absl::Status status = RunGeneration(SmallGenerator(), options, &bar);
+    const absl::Status status = RunGeneration(model, options, &bar);
     std::fclose(text);
     return status;
   }
@@ -82,6 +84,28 @@ TEST_F(GenerationRunTest, WorkersMakeTheSameImages) {
   }
 }
 
+TEST_F(GenerationRunTest, WorkersMakeTheClassThatIsAskedFor) {
+  GanOptions gan = SmallGanOptions();
+  gan.architecture = GanArchitecture::kDcgan;
+  gan.classes = 3;
+  const GanModel model = SmallGenerator(gan);
+  GenerationRunOptions options = Options("class_2");
+  options.label = 2;
+  ASSERT_EQ(Run(options, model), absl::OkStatus());
+  GenerationRunOptions mixed = Options("mixed");
+  ASSERT_EQ(Run(mixed, model), absl::OkStatus());
+  EXPECT_NE(*ReadFile(options.output + "/image_000.png"),
+            *ReadFile(mixed.output + "/image_000.png"));
+
+  TestCluster cluster;
+  const std::string expected = options.output;
+  options.output = ::testing::TempDir() + "/class_2_workers";
+  options.cluster = cluster.Connect();
+  options.workers = 2;
+  ASSERT_EQ(Run(options, model), absl::OkStatus());
+  ExpectSameFiles(expected, options.output);
+}
+
 TEST_F(GenerationRunTest, TheWorkOfADeadWorkerGoesToTheOthers) {
   GenerationRunOptions options = Options("survived");
   options.num_images = 4000;
@@ -120,9 +144,14 @@ TEST_F(GenerationRunTest, WorkersRefuseWhatTheyCannotDo) {
   EXPECT_EQ(worker.Generate(1, 0, 1).status().code(),
             absl::StatusCode::kFailedPrecondition);
   const GanModel model = SmallGenerator();
-  EXPECT_EQ(worker.Load(16, 3, 8, 8, model.weights).code(),
+  GanSizes sizes = model.sizes();
+  sizes.shape.channels = 3;
+  EXPECT_EQ(worker.Load(sizes, std::nullopt, model.weights).code(),
             absl::StatusCode::kInvalidArgument);
-  ASSERT_EQ(worker.Load(16, 1, 8, 8, model.weights), absl::OkStatus());
+  EXPECT_EQ(worker.Load(model.sizes(), 0, model.weights).code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(worker.Load(model.sizes(), std::nullopt, model.weights),
+            absl::OkStatus());
   EXPECT_TRUE(worker.Generate(1, 0, 1).ok());
   for (const int64_t count :
        {int64_t{0}, int64_t{-1}, GeneratorWorker::kMaxCount + 1}) {

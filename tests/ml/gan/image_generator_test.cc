@@ -1,10 +1,12 @@
 #include "ml/gan/image_generator.h"
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "ATen/ops/cat.h"
 #include "ATen/ops/equal.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/ml/gan/gan_testutil.h"
 
@@ -77,6 +79,45 @@ TEST(ImageGeneratorTest, UsesTheTrainedStatistics) {
   }
   EXPECT_FALSE(
       images.equal((*ImageGenerator::Create(model))->Generate(1, 0, 4)));
+}
+
+GanModel ConditionalGenerator(GanArchitecture architecture) {
+  GanOptions options = SmallGanOptions();
+  options.architecture = architecture;
+  options.classes = 3;
+  return SmallGenerator(options);
+}
+
+TEST(ImageGeneratorTest, WithoutALabelEachClassHasItsTurn) {
+  for (const GanArchitecture architecture :
+       {GanArchitecture::kMlp, GanArchitecture::kDcgan}) {
+    const GanModel model = ConditionalGenerator(architecture);
+    // Beyond a block: image 64 is of class 1.
+    const at::Tensor mixed =
+        (*ImageGenerator::Create(model))->Generate(3, 0, 70);
+    for (const int64_t label : {0, 1, 2}) {
+      const at::Tensor of_class =
+          (*ImageGenerator::Create(model, label))->Generate(3, 0, 70);
+      for (int64_t i = 0; i < 70; ++i) {
+        EXPECT_EQ(mixed[i].allclose(of_class[i], 1e-5, 1e-6), i % 3 == label)
+            << "image " << i << " of class " << label;
+      }
+    }
+  }
+}
+
+TEST(ImageGeneratorTest, RefusesALabelThatTheModelDoesNotHave) {
+  const GanModel model = ConditionalGenerator(GanArchitecture::kMlp);
+  for (const int64_t label : {-1, 3}) {
+    const absl::Status status = ImageGenerator::Create(model, label).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("has classes 0 to 2"));
+  }
+  EXPECT_THAT(
+      std::string(
+          ImageGenerator::Create(SmallGenerator(), 0).status().message()),
+      ::testing::HasSubstr("has no classes"));
 }
 
 TEST(ImageGeneratorTest, RefusesWhatIsNoGenerator) {

@@ -52,6 +52,64 @@ TEST(ModelFileTest, RoundTrips) {
   }
 }
 
+TEST(ModelFileTest, RoundTripsAConditionalDcgan) {
+  for (const GanNetwork network : kGanNetworks) {
+    GanOptions options = SmallGanOptions();
+    options.architecture = GanArchitecture::kDcgan;
+    options.shape = {3, 16, 16};
+    options.classes = 3;
+    auto gan = *Gan::Create(options);
+    const GanModel model = {.network = network,
+                            .latent_dim = options.latent_dim,
+                            .shape = options.shape,
+                            .architecture = options.architecture,
+                            .classes = 3,
+                            .class_names = {"cat", "grey wolf", "7"},
+                            .weights = gan->NetworkWeights(network)};
+    const absl::StatusOr<std::string> bytes = SerializeGanModel(model);
+    ASSERT_EQ(bytes.status(), absl::OkStatus());
+    const absl::StatusOr<GanModel> loaded =
+        ParseGanModel(*bytes, network, "g.pt");
+    ASSERT_EQ(loaded.status(), absl::OkStatus());
+    EXPECT_EQ(loaded->sizes(), options.sizes());
+    EXPECT_EQ(loaded->class_names, model.class_names);
+    EXPECT_TRUE(Equal(loaded->weights, model.weights));
+  }
+}
+
+TEST(ModelFileTest, ClassesAreFoundByNameAndByNumber) {
+  GanModel model = {.classes = 3, .class_names = {"cat", "grey wolf", "0"}};
+  EXPECT_EQ(*FindClass(model, "cat"), 0);
+  EXPECT_EQ(*FindClass(model, "grey wolf"), 1);
+  EXPECT_EQ(*FindClass(model, "1"), 1);
+  EXPECT_EQ(*FindClass(model, "2"), 2);
+  // A name comes before a number.
+  EXPECT_EQ(*FindClass(model, "0"), 2);
+  for (const char* name : {"dog", "3", "-1", "Cat", "1.0", ""}) {
+    const absl::Status status = FindClass(model, name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("expected 0 to 2 or one of cat, grey wolf, 0"));
+  }
+  model.class_names.clear();
+  EXPECT_EQ(*FindClass(model, "0"), 0);
+  EXPECT_THAT(std::string(FindClass(model, "cat").status().message()),
+              HasSubstr("'cat'; expected 0 to 2"));
+  const absl::Status none = FindClass(SmallGenerator(), "0").status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(none.message()), HasSubstr("--conditional"));
+}
+
+TEST(ModelFileTest, ManyClassesDoNotFillTheScreen) {
+  GanModel model = {.classes = 1000};
+  for (int i = 0; i < 1000; ++i) {
+    model.class_names.push_back("class " + std::to_string(i));
+  }
+  const std::string message(FindClass(model, "cat").status().message());
+  EXPECT_THAT(message, HasSubstr("class 18, class 19, ..."));
+  EXPECT_LT(message.size(), 400);
+}
+
 TEST(ModelFileTest, SameModelGivesTheSameBytes) {
   EXPECT_EQ(*SerializeGanModel(SmallGenerator()),
             *SerializeGanModel(SmallGenerator()));
@@ -118,6 +176,14 @@ TEST(ModelFileTest, RefusesTheOtherNetwork) {
 TEST(ModelFileTest, RefusesToSaveWhatCouldNotBeLoaded) {
   GanModel model = SmallGenerator();
   model.latent_dim = 17;
+  EXPECT_EQ(SerializeGanModel(model).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  model = SmallGenerator();
+  model.class_names = {"cat"};
+  EXPECT_EQ(SerializeGanModel(model).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  model = SmallGenerator();
+  model.architecture = GanArchitecture::kDcgan;
   EXPECT_EQ(SerializeGanModel(model).status().code(),
             absl::StatusCode::kInvalidArgument);
   model = SmallGenerator();

@@ -19,10 +19,24 @@
 namespace miniray::ml {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr ImageShape kCifar10 = {3, 32, 32};
+GanSizes Mlp(int64_t latent_dim, const ImageShape& shape) {
+  return {.latent_dim = latent_dim, .shape = shape};
+}
+const GanSizes kCifar10 = Mlp(100, {3, 32, 32});
+const GanSizes kSmall = Mlp(8, kSmallShape);
+// Two halvings.
+const GanSizes kSmallDcgan = {.latent_dim = 8,
+                              .shape = {1, 16, 16},
+                              .architecture = GanArchitecture::kDcgan};
+
+GanSizes WithClasses(GanSizes sizes, int64_t classes) {
+  sizes.classes = classes;
+  return sizes;
+}
 
 at::Generator Random(uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -43,16 +57,20 @@ void ExpectSameTensors(const std::vector<TensorSpec>& specs,
 }
 
 TEST(NetworksTest, ModulesHaveTheTensorsOfTheArchitecture) {
-  Generator generator(100, kCifar10, Random(1));
-  Discriminator discriminator(kCifar10, Random(1), Random(2));
-  ExpectSameTensors(GanTensors(GanNetwork::kGenerator, 100, kCifar10),
-                    *generator);
-  ExpectSameTensors(GanTensors(GanNetwork::kDiscriminator, 100, kCifar10),
-                    *discriminator);
+  GanSizes fashion_mnist = kSmallDcgan;
+  fashion_mnist.shape = {1, 28, 28};
+  for (const GanSizes& sizes : {kCifar10, WithClasses(kSmall, 4), kSmallDcgan,
+                                WithClasses(fashion_mnist, 10)}) {
+    Generator generator(sizes, Random(1));
+    Discriminator discriminator(sizes, Random(1), Random(2));
+    ExpectSameTensors(GanTensors(GanNetwork::kGenerator, sizes), *generator);
+    ExpectSameTensors(GanTensors(GanNetwork::kDiscriminator, sizes),
+                      *discriminator);
+  }
 }
 
 TEST(NetworksTest, GeneratorMapsNoiseToImages) {
-  Generator generator(100, kCifar10, Random(1));
+  Generator generator(kCifar10, Random(1));
   const torch::Tensor images = generator->forward(torch::randn({4, 100}));
   EXPECT_EQ(images.sizes(), at::IntArrayRef({4, 3, 32, 32}));
   EXPECT_LE(images.abs().max().item<float>(), 1.0f);
@@ -60,7 +78,7 @@ TEST(NetworksTest, GeneratorMapsNoiseToImages) {
 }
 
 TEST(NetworksTest, GeneratorLayersStandInTheOrderOfTheTable) {
-  Generator generator(8, kSmallShape, Random(1));
+  Generator generator(kSmall, Random(1));
   auto p = generator->named_parameters();
   const torch::Tensor noise = torch::randn({6, 8});
   torch::Tensor x = noise;
@@ -78,7 +96,7 @@ TEST(NetworksTest, GeneratorLayersStandInTheOrderOfTheTable) {
 }
 
 TEST(NetworksTest, DiscriminatorLayersStandInTheOrderOfTheTable) {
-  Discriminator discriminator(kSmallShape, Random(1), Random(2));
+  Discriminator discriminator(kSmall, Random(1), Random(2));
   discriminator->eval();
   auto p = discriminator->named_parameters();
   const torch::Tensor images = torch::rand({6, 1, 8, 8}) * 2 - 1;
@@ -102,6 +120,114 @@ TEST(NetworksTest, InitialWeightsAreTorchsDistribution) {
   EXPECT_NEAR(weight.std().item<double>(),
               reference->weight.std().item<double>(), 1e-5);
   EXPECT_NEAR(weight.mean().item<double>(), 0, 1e-4);
+}
+
+TEST(NetworksTest, DcganGeneratorLayersStandInTheOrderOfThePaper) {
+  Generator generator(kSmallDcgan, Random(1));
+  auto p = generator->named_parameters();
+  const auto normalised = [&](torch::Tensor x, const std::string& layer) {
+    return torch::relu(torch::batch_norm(x, p[layer + ".weight"],
+                                         p[layer + ".bias"], {}, {},
+                                         /*training=*/true, 0.1, 1e-5, false));
+  };
+  const torch::Tensor noise = torch::randn({6, 8});
+  torch::Tensor x = torch::linear(noise, p["layers.0.weight"]);
+  x = normalised(x.view({6, 128, 4, 4}), "layers.2");
+  x = torch::conv_transpose2d(x, p["layers.4.weight"], {}, 2, 1);
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({6, 64, 8, 8}));
+  x = normalised(x, "layers.5");
+  x = torch::conv_transpose2d(x, p["layers.7.weight"], p["layers.7.bias"], 2,
+                              1);
+  const torch::Tensor images = generator->forward(noise);
+  EXPECT_EQ(images.sizes(), at::IntArrayRef({6, 1, 16, 16}));
+  EXPECT_TRUE(torch::allclose(images, x.tanh(), 1e-4, 1e-5));
+}
+
+TEST(NetworksTest, DcganDiscriminatorLayersStandInTheOrderOfThePaper) {
+  Discriminator discriminator(kSmallDcgan, Random(1), Random(2));
+  auto p = discriminator->named_parameters();
+  const torch::Tensor images = torch::rand({6, 1, 16, 16}) * 2 - 1;
+  torch::Tensor x =
+      torch::conv2d(images, p["layers.0.weight"], p["layers.0.bias"], 2, 1);
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({6, 64, 8, 8}));
+  x = torch::conv2d(torch::leaky_relu(x, 0.2), p["layers.2.weight"], {}, 2, 1);
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({6, 128, 4, 4}));
+  x = torch::batch_norm(x, p["layers.3.weight"], p["layers.3.bias"], {}, {},
+                        /*training=*/true, 0.1, 1e-5, false);
+  x = torch::linear(torch::leaky_relu(x, 0.2).flatten(1), p["layers.6.weight"],
+                    p["layers.6.bias"]);
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({6, 1}));
+  EXPECT_TRUE(torch::allclose(discriminator->Logits(images), x, 1e-4, 1e-5));
+}
+
+TEST(NetworksTest, DcganWeightsAreThoseOfThePaper) {
+  GanSizes sizes = kSmallDcgan;
+  sizes.shape = {3, 32, 32};
+  Generator generator(sizes, Random(1));
+  Discriminator discriminator(sizes, Random(1), Random(2));
+  // 64 to 128 channels: 131,072 draws.
+  for (const torch::Tensor& weight :
+       {generator->named_parameters()["layers.7.weight"],
+        discriminator->named_parameters()["layers.2.weight"]}) {
+    EXPECT_EQ(weight.dim(), 4);
+    EXPECT_NEAR(weight.mean().item<double>(), 0, 3e-4);
+    EXPECT_NEAR(weight.std().item<double>(), 0.02, 3e-4);
+  }
+  EXPECT_TRUE(discriminator->named_parameters()["layers.0.bias"].equal(
+      torch::zeros({64})));
+  EXPECT_TRUE(generator->named_parameters()["layers.2.weight"].equal(
+      torch::ones({256})));
+  // The seed's, and nobody else's.
+  torch::manual_seed(5);
+  Generator again(sizes, Random(1));
+  EXPECT_TRUE(again->named_parameters()["layers.7.weight"].equal(
+      generator->named_parameters()["layers.7.weight"]));
+}
+
+TEST(NetworksTest, TheLabelStandsBehindTheNoise) {
+  for (const GanSizes& sizes :
+       {WithClasses(kSmall, 4), WithClasses(kSmallDcgan, 4)}) {
+    Generator generator(sizes, Random(1));
+    GanSizes wide = sizes;
+    wide.classes = 0;
+    wide.latent_dim = sizes.latent_dim + 32;
+    Generator plain(wide, Random(2));
+    auto p = generator->named_parameters();
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& item : plain->named_parameters()) {
+        item.value().copy_(p[item.key()]);
+      }
+    }
+    const torch::Tensor noise = torch::randn({5, 8});
+    const torch::Tensor labels =
+        torch::tensor(std::vector<int64_t>{3, 0, 0, 2, 1});
+    const torch::Tensor start =
+        torch::cat({noise, p["embedding.weight"].index_select(0, labels)}, 1);
+    EXPECT_TRUE(torch::allclose(generator->forward(noise, labels),
+                                plain->forward(start), 1e-4, 1e-5));
+  }
+}
+
+TEST(NetworksTest, TheLabelIsAddedToTheLastLayersWeights) {
+  Discriminator discriminator(WithClasses(kSmall, 4), Random(1), Random(2));
+  discriminator->eval();
+  auto p = discriminator->named_parameters();
+  const torch::Tensor images = torch::rand({6, 1, 8, 8}) * 2 - 1;
+  torch::Tensor x = images.flatten(1);
+  for (const std::string layer : {"layers.0", "layers.3", "layers.6"}) {
+    x = torch::leaky_relu(
+        torch::linear(x, p[layer + ".weight"], p[layer + ".bias"]), 0.2);
+  }
+  for (int64_t label = 0; label < 4; ++label) {
+    const torch::Tensor logits =
+        torch::linear(x, p["layers.9.weight"] + p["embedding.weight"][label],
+                      p["layers.9.bias"]);
+    EXPECT_TRUE(torch::allclose(
+        discriminator->Logits(images, torch::full({6}, label, torch::kLong)),
+        logits, 1e-4, 1e-6))
+        << label;
+  }
 }
 
 TEST(SeededDropoutTest, DropsThreeTenthsAndKeepsTheMean) {
@@ -172,7 +298,7 @@ TEST(ModelFileTest, LibTorchReadsOurFiles) {
   archive.load_from(bytes);
   torch::serialize::InputArchive module;
   archive.read("generator", module);
-  Generator generator(16, kSmallShape, Random(99));
+  Generator generator(Mlp(16, kSmallShape), Random(99));
   generator->load(module);
   auto parameters = generator->named_parameters();
   EXPECT_TRUE(parameters["layers.9.weight"].equal(
@@ -209,12 +335,51 @@ TEST(ModelFileTest, RefusesArchivesOfSomethingElse) {
   ExpectRefused(tensor.str(), "it holds something else");
 }
 
+TEST(ModelFileTest, LibTorchReadsOurFilesOfAConditionalDcgan) {
+  GanOptions options = SmallGanOptions();
+  options.architecture = GanArchitecture::kDcgan;
+  options.classes = 3;
+  const GanModel model = SmallGenerator(options);
+  std::istringstream bytes(*SerializeGanModel(model));
+  torch::serialize::InputArchive archive;
+  archive.load_from(bytes);
+  torch::serialize::InputArchive module;
+  archive.read("generator", module);
+  Generator generator(options.sizes(), Random(99));
+  generator->load(module);
+  EXPECT_TRUE(generator->named_parameters()["embedding.weight"].equal(
+      model.weights.front().second));
+  EXPECT_TRUE(generator->named_parameters()["layers.4.bias"].equal(
+      model.weights.back().second));
+}
+
+TEST(ModelFileTest, AnMlpWithoutClassesStaysVersion1) {
+  const auto version = [](const GanModel& model) {
+    std::istringstream bytes(*SerializeGanModel(model));
+    torch::serialize::InputArchive archive;
+    archive.load_from(bytes);
+    c10::IValue value;
+    archive.read("version", value);
+    return value.toInt();
+  };
+  EXPECT_EQ(version(SmallGenerator()), 1);
+  GanOptions options = SmallGanOptions();
+  options.classes = 2;
+  EXPECT_EQ(version(SmallGenerator(options)), 2);
+}
+
 // What an archive says about itself; by default, the truth.
 struct Metadata {
   int64_t version = 1;
   int64_t latent_dim = 16;
   std::vector<int64_t> shape = {1, 8, 8};
   bool module = true;
+  // Of the module in it.
+  GanSizes sizes = Mlp(16, kSmallShape);
+  // With version 2, unless they are None.
+  c10::IValue architecture = "mlp";
+  c10::IValue classes = int64_t{0};
+  c10::IValue class_names = std::vector<std::string>{};
 };
 
 std::string ArchiveWith(const Metadata& metadata) {
@@ -223,8 +388,17 @@ std::string ArchiveWith(const Metadata& metadata) {
   archive.write("version", c10::IValue(metadata.version));
   archive.write("latent_dim", c10::IValue(metadata.latent_dim));
   archive.write("image_shape", c10::IValue(metadata.shape));
+  if (metadata.version >= 2) {
+    const std::pair<const char*, const c10::IValue&> values[] = {
+        {"architecture", metadata.architecture},
+        {"classes", metadata.classes},
+        {"class_names", metadata.class_names}};
+    for (const auto& [key, value] : values) {
+      if (!value.isNone()) archive.write(key, value);
+    }
+  }
   if (metadata.module) {
-    Generator generator(16, kSmallShape, Random(1));
+    Generator generator(metadata.sizes, Random(1));
     torch::serialize::OutputArchive module(archive.compilation_unit());
     generator->save(module);
     archive.write("generator", module);
@@ -236,7 +410,7 @@ TEST(ModelFileTest, ChecksWhatAnArchiveSaysAboutItself) {
   EXPECT_EQ(
       ParseGanModel(ArchiveWith({}), GanNetwork::kGenerator, "g.pt").status(),
       absl::OkStatus());
-  ExpectRefused(ArchiveWith({.version = 2}), "its version is 2");
+  ExpectRefused(ArchiveWith({.version = 3}), "its version is 3");
   ExpectRefused(ArchiveWith({.version = 0}), "it has no version");
   ExpectRefused(ArchiveWith({.latent_dim = 17}),
                 "layers.0.weight is Float [256, 16]; expected Float [256, 17]");
@@ -248,6 +422,49 @@ TEST(ModelFileTest, ChecksWhatAnArchiveSaysAboutItself) {
   ExpectRefused(ArchiveWith({.shape = {3, int64_t{1} << 40, 8}}),
                 "images are 3x1099511627776x8");
   ExpectRefused(ArchiveWith({.module = false}), "it has no module 'generator'");
+}
+
+TEST(ModelFileTest, ChecksWhatVersion2SaysBesides) {
+  const Metadata good = {.version = 2,
+                         .sizes = WithClasses(Mlp(16, kSmallShape), 2),
+                         .classes = int64_t{2},
+                         .class_names = std::vector<std::string>{"cat", "dog"}};
+  const absl::StatusOr<GanModel> model =
+      ParseGanModel(ArchiveWith(good), GanNetwork::kGenerator, "g.pt");
+  ASSERT_EQ(model.status(), absl::OkStatus());
+  EXPECT_EQ(model->classes, 2);
+  EXPECT_THAT(model->class_names, ElementsAre("cat", "dog"));
+
+  Metadata bad = good;
+  bad.architecture = c10::IValue();
+  ExpectRefused(ArchiveWith(bad), "architecture, classes or class_names are");
+  bad = good;
+  bad.architecture = int64_t{1};
+  ExpectRefused(ArchiveWith(bad), "architecture, classes or class_names are");
+  bad = good;
+  bad.architecture = "rnn";
+  ExpectRefused(ArchiveWith(bad), "'rnn'; expected mlp or dcgan");
+  bad = good;
+  bad.architecture = "dcgan";
+  ExpectRefused(ArchiveWith(bad), "its weights: layers.0.weight");
+  bad = good;
+  bad.architecture = "dcgan";
+  bad.shape = {1, 30, 30};
+  ExpectRefused(ArchiveWith(bad), "nearest: 28 and 32");
+  bad = good;
+  bad.class_names = std::vector<std::string>{"cat"};
+  ExpectRefused(ArchiveWith(bad), "1 names for 2 classes");
+  bad.class_names = std::vector<int64_t>{1, 2};
+  ExpectRefused(ArchiveWith(bad), "class_names are no strings");
+  bad = good;
+  bad.class_names = std::vector<std::string>{};
+  for (const int64_t classes : {int64_t{-1}, int64_t{1} << 40}) {
+    bad.classes = classes;
+    ExpectRefused(ArchiveWith(bad), "classes; expected 0 to");
+  }
+  bad.classes = int64_t{3};
+  ExpectRefused(ArchiveWith(bad),
+                "embedding.weight is Float [2, 32]; expected Float [3, 32]");
 }
 
 }  // namespace
