@@ -42,6 +42,18 @@ ABSL_FLAG(int64_t, epochs, 10, "passes over the data");
 ABSL_FLAG(int64_t, batch_size, 128, "images in a step of each worker");
 ABSL_FLAG(int64_t, latent_dim, 100, "numbers that the generator starts from");
 ABSL_FLAG(double, lr, 0.0002, "learning rate of Adam");
+ABSL_FLAG(std::string, architecture, "mlp",
+          "mlp: linear layers; dcgan: convolutions, for square images whose "
+          "side is 4, 5, 6 or 7 doubled (28, 32, 64, ...)");
+ABSL_FLAG(bool, conditional, false,
+          "make and judge images by the labels of the data set; generate then "
+          "takes --class");
+ABSL_FLAG(double, ema_decay, 0,
+          "above 0, what is saved and shown is a moving average of the "
+          "generator's weights; 0.999 is over some 1,000 steps");
+ABSL_FLAG(int64_t, sample_every, 0,
+          "epochs from one picture samples/epoch-0001.png to the next, in the "
+          "run's folder, or in save-dir where there is none; 0: none");
 ABSL_FLAG(
     std::string, loss, "non_saturating",
     "what the networks minimise: non_saturating (cross-entropy) or hinge");
@@ -120,8 +132,11 @@ ProgramHelp Help() {
           "epochs. Without --address, distributed mode starts a cluster on "
           "this machine for the time of the run.",
       .groups = {{"Training",
-                  {"mode", "epochs", "batch_size", "latent_dim", "lr", "loss",
-                   "label_smoothing", "seed", "threads", "save_dir"}},
+                  {"mode", "epochs", "batch_size", "latent_dim", "lr", "seed",
+                   "threads", "save_dir", "sample_every"}},
+                 {"The model",
+                  {"architecture", "conditional", "loss", "label_smoothing",
+                   "ema_decay"}},
                  {"The training step", TrainLoopFlags()},
                  {"Data",
                   {"dataset", "data_dir", "limit", "image_size",
@@ -145,6 +160,10 @@ ProgramHelp Help() {
           {"train --mode=distributed --workers=2 --epochs=100 "
            "--storage-path=runs --name=gan --checkpoint-every=5 --resume=auto",
            "may be killed, and goes on when it is started again"},
+          {"train --dataset=cifar10 --data-dir=/data/cifar10 --epochs=50 "
+           "--architecture=dcgan --conditional --ema-decay=0.999 "
+           "--sample-every=5",
+           "convolutions, by class, with a picture every five epochs"},
           {"train --dataset=synthetic --epochs=1",
            "a quick look whether everything works"}}};
 }
@@ -300,6 +319,24 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
     return absl::InvalidArgumentError(
         absl::StrCat("--lr is ", worker.lr, "; expected a number above 0"));
   }
+  const absl::StatusOr<GanArchitecture> architecture =
+      ParseGanArchitecture(absl::GetFlag(FLAGS_architecture));
+  if (!architecture.ok()) {
+    return Annotate(architecture.status(), "--architecture");
+  }
+  worker.architecture = *architecture;
+  worker.conditional = absl::GetFlag(FLAGS_conditional);
+  worker.ema_decay = absl::GetFlag(FLAGS_ema_decay);
+  if (!(worker.ema_decay >= 0 && worker.ema_decay < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ema-decay is ", worker.ema_decay,
+                     "; expected 0 for none, or more and less than 1"));
+  }
+  MR_RETURN_IF_ERROR(
+      AtLeast(absl::GetFlag(FLAGS_sample_every), 0, "sample-every"));
+  MR_RETURN_IF_ERROR(
+      AtMost(absl::GetFlag(FLAGS_sample_every), kMaxEpochs, "sample-every"));
+  options.sample_every = static_cast<int>(absl::GetFlag(FLAGS_sample_every));
   const absl::StatusOr<GanLoss> loss = ParseGanLoss(absl::GetFlag(FLAGS_loss));
   if (!loss.ok()) return Annotate(loss.status(), "--loss");
   worker.loss = *loss;

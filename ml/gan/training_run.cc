@@ -25,6 +25,7 @@
 #include "ml/gan/gan_trainer.h"
 #include "ml/gan/image_generator.h"
 #include "ml/gan/model_file.h"
+#include "ml/gan/sample_writer.h"
 #include "ml/gan/total_progress.h"
 #include "ml/image/grid.h"
 #include "runtime/base/files.h"
@@ -33,12 +34,9 @@
 namespace miniray::ml {
 namespace {
 
-constexpr int64_t kSamples = 64;
-constexpr int kSampleColumns = 8;
-// Pictures of different runs show the same points of the latent space.
-constexpr uint64_t kSampleSeed = 1;
-
 constexpr absl::Duration kPollInterval = absl::Milliseconds(500);
+// For worker 0 to make its images.
+constexpr absl::Duration kSampleTimeout = absl::Minutes(1);
 
 // The folder for results: made at once, so that a training is not lost for want
 // of it, and taken away again if nothing came to lie in it.
@@ -100,16 +98,35 @@ class Reporter {
   const int epochs_;
 };
 
+// Classes that the networks know, of so many in the data.
+int64_t ClassesOf(const TrainingRunOptions& options, const GanShard& shard) {
+  return options.worker.conditional
+             ? static_cast<int64_t>(shard.class_names.size())
+             : 0;
+}
+
+// A network of a GAN that trains on such a shard. weights: as Gan::Weights.
+GanModel ModelOf(const TrainingRunOptions& options, const GanShard& shard,
+                 GanNetwork network, const NamedTensors& weights) {
+  GanModel model = {.network = network,
+                    .latent_dim = options.worker.latent_dim,
+                    .shape = shard.shape(),
+                    .architecture = options.worker.architecture,
+                    .classes = ClassesOf(options, shard),
+                    .weights = network == GanNetwork::kGenerator
+                                   ? SelectTrainedGenerator(weights)
+                                   : SelectNetwork(network, weights)};
+  if (model.classes > 0) model.class_names = shard.class_names;
+  return model;
+}
+
 // Saves both networks and the picture, and prints where.
 absl::Status SaveResult(const TrainingRunOptions& options,
-                        const ImageShape& shape, const NamedTensors& weights,
+                        const GanShard& shard, const NamedTensors& weights,
                         ProgressBar* bar) {
   GanModel generator;
   for (const GanNetwork network : kGanNetworks) {
-    GanModel model = {.network = network,
-                      .latent_dim = options.worker.latent_dim,
-                      .shape = shape,
-                      .weights = SelectNetwork(network, weights)};
+    GanModel model = ModelOf(options, shard, network, weights);
     MR_RETURN_IF_ERROR(SaveGanModel(
         absl::StrCat(options.save_dir, "/", GanNetworkName(network), ".pt"),
         model));
@@ -118,11 +135,23 @@ absl::Status SaveResult(const TrainingRunOptions& options,
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ImageGenerator> images,
                       ImageGenerator::Create(generator));
   const std::string picture = absl::StrCat(options.save_dir, "/samples.png");
+  const SampleGrid grid = SampleGridFor(generator.classes);
   MR_RETURN_IF_ERROR(SaveImageGrid(
-      picture, images->Generate(kSampleSeed, 0, kSamples), kSampleColumns));
+      picture, images->Generate(kSampleSeed, 0, grid.images), grid.columns));
   bar->Print(absl::StrCat("Model: ", options.save_dir, "/generator.pt"));
   bar->Print(absl::StrCat("Picture: ", picture));
   return absl::OkStatus();
+}
+
+// Pictures while training goes on: what fails is a warning.
+void WriteSamples(const SampleWriter& writer, int epoch,
+                  const absl::StatusOr<at::Tensor>& images, int columns,
+                  ProgressBar* bar) {
+  const absl::Status written =
+      images.ok() ? writer.Write(epoch, *images, columns) : images.status();
+  if (written.ok()) return;
+  bar->Print(absl::StrCat("Warning: no picture after epoch ", epoch + 1,
+                          " (training goes on): ", written.message()));
 }
 
 std::string DataText(const TrainingRunOptions& options, int64_t images,
@@ -130,6 +159,10 @@ std::string DataText(const TrainingRunOptions& options, int64_t images,
   return absl::StrCat("Training on ", options.worker.dataset, ": ", images,
                       " images of ", shape.ToString(), ", ", options.epochs,
                       options.epochs == 1 ? " epoch" : " epochs");
+}
+
+std::string SamplesFolder(const std::string& folder) {
+  return absl::StrCat(folder, "/samples");
 }
 
 // Keeps freed memory instead of giving it back to the system at every step and
@@ -198,6 +231,9 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
     watcher = std::make_unique<ProgressWatcher>(
         [&worker] { return std::vector{worker.GetProgress()}; }, &reporter);
   }
+  const SampleWriter samples(SamplesFolder(options.save_dir),
+                             options.sample_every);
+  const SampleGrid grid = SampleGridFor(ClassesOf(options, shard));
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     if (watcher != nullptr) watcher->set_epoch(epoch);
     absl::StatusOr<train::Metrics> metrics = worker.TrainEpoch(epoch);
@@ -207,9 +243,14 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
     }
     reporter.AfterEpoch(epoch, metrics->at("g_loss"), metrics->at("d_loss"),
                         metrics->at("images"), metrics->at("seconds"), "");
+    if (samples.IsDue(epoch)) {
+      WriteSamples(samples, epoch,
+                   worker.SampleImages(kSampleSeed, grid.images), grid.columns,
+                   bar);
+    }
   }
   MR_ASSIGN_OR_RETURN(const NamedTensors weights, worker.GetWeights());
-  return SaveResult(options, shard.shape(), weights, bar);
+  return SaveResult(options, shard, weights, bar);
 }
 
 // A GanTrainer that says how it goes.
@@ -224,7 +265,8 @@ class ReportingTrainer : public GanTrainer {
 
   // Errors of Describe, which a hook cannot return.
   const absl::Status& status() const { return status_; }
-  const ImageShape& shape() const { return shape_; }
+  // Of worker 0.
+  const GanShard& shard() const { return shard_; }
 
   void StopWatching() { watcher_.reset(); }
 
@@ -247,9 +289,24 @@ class ReportingTrainer : public GanTrainer {
     reporter_.AfterEpoch(epoch, result.metrics.at("g_loss"),
                          result.metrics.at("d_loss"), images, result.seconds,
                          result.synced ? "  synced" : "");
+    SaveSamples(epoch);
   }
 
  private:
+  void SaveSamples(int epoch) {
+    const std::string& run_folder = last_result().path;
+    const SampleWriter samples(
+        SamplesFolder(run_folder.empty() ? run_.save_dir : run_folder),
+        run_.sample_every);
+    if (!samples.IsDue(epoch)) return;
+    const SampleGrid grid = SampleGridFor(ClassesOf(run_, shard_));
+    WriteSamples(samples, epoch,
+                 workers()[0]
+                     .Call<&GanWorker::SampleImages>(kSampleSeed, grid.images)
+                     .Get(kSampleTimeout),
+                 grid.columns, &reporter_.bar());
+  }
+
   // Looks at the shards, and starts to watch the workers.
   absl::Status Describe() {
     MR_ASSIGN_OR_RETURN(const std::vector<GanShard> shards,
@@ -260,11 +317,11 @@ class ReportingTrainer : public GanTrainer {
       // Only strategies like "weighted" have a use for it.
       SetWorkerWeight(i, static_cast<double>(shards[i].images)).IgnoreError();
     }
-    shape_ = shards[0].shape();
+    shard_ = shards[0];
     reporter_.bar().Print(
-        absl::StrCat(DataText(run_, images, shape_), ", on ", num_workers(),
-                     num_workers() == 1 ? " worker" : " workers", ", ",
-                     options().sync_strategy, " every ",
+        absl::StrCat(DataText(run_, images, shard_.shape()), ", on ",
+                     num_workers(), num_workers() == 1 ? " worker" : " workers",
+                     ", ", options().sync_strategy, " every ",
                      options().sync_interval == 1
                          ? "epoch"
                          : absl::StrCat(options().sync_interval, " epochs")));
@@ -278,7 +335,7 @@ class ReportingTrainer : public GanTrainer {
   const TrainingRunOptions& run_;
   Reporter& reporter_;
   absl::Status status_;
-  ImageShape shape_;
+  GanShard shard_;
   std::unique_ptr<ProgressWatcher> watcher_;  // Null unless somebody looks.
 };
 
@@ -305,7 +362,7 @@ absl::Status RunDistributed(const TrainingRunOptions& options,
   // What matters most comes first.
   // The last synchronisation was after the last epoch.
   MR_ASSIGN_OR_RETURN(const NamedTensors average, trainer.PullWeights());
-  MR_RETURN_IF_ERROR(SaveResult(options, trainer.shape(), average, bar));
+  MR_RETURN_IF_ERROR(SaveResult(options, trainer.shard(), average, bar));
   for (int i = 0; i < trainer.num_workers(); ++i) {
     // One at a time, so that this process never holds them all.
     absl::StatusOr<NamedTensors> weights =
@@ -317,10 +374,7 @@ absl::Status RunDistributed(const TrainingRunOptions& options,
     MR_RETURN_IF_ERROR(MakeDirectories(folder));
     MR_RETURN_IF_ERROR(SaveGanModel(
         folder + "/generator.pt",
-        {.network = GanNetwork::kGenerator,
-         .latent_dim = options.worker.latent_dim,
-         .shape = trainer.shape(),
-         .weights = SelectNetwork(GanNetwork::kGenerator, *weights)}));
+        ModelOf(options, trainer.shard(), GanNetwork::kGenerator, *weights)));
   }
   bar->Print(absl::StrCat(
       "Workers: ", options.save_dir, "/worker_0",

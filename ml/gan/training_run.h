@@ -17,6 +17,7 @@ struct TrainingRunOptions {
   int epochs = 10;
   int threads = 1;  // Compute threads of the process, or of each worker.
   std::string save_dir;
+  int sample_every = 0;  // Epochs from one picture to the next; 0: none.
 
   // On a cluster: the one of `trainer.cluster`. Else in this process, and
   // `trainer` does not matter.
@@ -26,10 +27,15 @@ struct TrainingRunOptions {
 
 // Trains and writes to save_dir, which is made if need be:
 //   generator.pt, discriminator.pt   the model; of several workers, the average
-//   samples.png                      64 images of that generator
+//   samples.png                      images of that generator
 //   worker_0/generator.pt, ...       each worker's own (distributed only)
 // Workers may be on other machines; all files are written here. Each is whole
-// or not there, and nothing is written before training has ended well.
+// or not there, and none of these is written before training has ended well.
+// A generator is its moving average, where one is kept.
+//
+// With sample_every, samples/epoch-0005.png and so on, of the generator of
+// worker 0, are written while training goes on: to the run folder, or to
+// save_dir where there is none. One that cannot be written is a warning.
 //
 // Prints a line an epoch and, at the end, where the files are.
 //

@@ -96,6 +96,45 @@ TEST_F(GanProgramsTest, SingleProcessTrainsSavesAndGenerates) {
   EXPECT_FALSE(std::filesystem::exists(images + "/image_010.png"));
 }
 
+TEST_F(GanProgramsTest, ConditionalDcganGeneratesByClass) {
+  const std::string models = Folder("models");
+  const RunResult trained = TrainTiny(
+      {"--epochs=2", "--save-dir", models, "--architecture=dcgan",
+       "--conditional", "--loss=hinge", "--ema_decay=0.9", "--sample_every=2"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_TRUE(std::filesystem::exists(models + "/samples/epoch-0002.png"));
+  EXPECT_FALSE(std::filesystem::exists(models + "/samples/epoch-0001.png"));
+
+  const auto generate = [&](const std::string& name,
+                            const std::vector<std::string>& flags) {
+    std::vector<std::string> all = {"--model", models + "/generator.pt",
+                                    "--seed=3", "--num-images=4",
+                                    "--output=" + Folder(name)};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const RunResult result = Generate(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return *ReadFile(Folder(name) + "/image_000.png");
+  };
+  const std::string by_name = generate("by_name", {"--class", "class 3"});
+  EXPECT_EQ(generate("by_number", {"--class=3"}), by_name);
+  EXPECT_NE(generate("other", {"--class=4"}), by_name);
+  ExpectOneLine(
+      Generate({"--model", models + "/generator.pt", "--class=cat"}), 1,
+      "--class: the model has no class 'cat'; expected 0 to 9 or one of class");
+
+  // Where the folder for pictures cannot be, training goes on without.
+  const std::string again = Folder("again");
+  std::filesystem::create_directories(again);
+  ASSERT_TRUE(WriteFileAtomically(again + "/samples", "a file").ok());
+  const RunResult warned =
+      TrainTiny({"--epochs=1", "--save-dir", again, "--sample-every=1"});
+  EXPECT_EQ(warned.exit_code, 0) << warned.err;
+  EXPECT_THAT(warned.out, HasSubstr("Warning: no picture after epoch 1"));
+  EXPECT_TRUE(std::filesystem::exists(again + "/generator.pt"));
+  ExpectOneLine(Generate({"--model", again + "/generator.pt", "--class=0"}), 1,
+                "--class: the model has no classes");
+}
+
 TEST_F(GanProgramsTest, DistributedWorkersEndAlikeAndGenerateAlike) {
   const std::string models = Folder("models");
   const RunResult trained =
@@ -282,6 +321,10 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--sync-options=x"}), 2, "expected name=value");
   ExpectOneLine(Train({"--batch-size=1"}), 2, "--batch-size is 1");
   ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
+  ExpectOneLine(Train({"--architecture=cnn"}), 2,
+                "--architecture: the architecture is 'cnn'; expected mlp or");
+  ExpectOneLine(Train({"--ema-decay=1"}), 2, "--ema-decay is 1");
+  ExpectOneLine(Train({"--sample-every=-1"}), 2, "--sample-every is -1");
   ExpectOneLine(Train({"--loss=wgan"}), 2,
                 "--loss: the loss is 'wgan'; expected non_saturating or hinge");
   ExpectOneLine(Train({"--loss=hinge", "--label-smoothing=0.1"}), 2,

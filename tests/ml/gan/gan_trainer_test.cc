@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ml/gan/gan_tensors.h"
 #include "ml/gan/training_run.h"
 #include "tests/ml/gan/gan_testutil.h"
 #include "tests/runtime/test_cluster.h"
@@ -139,6 +140,57 @@ TEST_F(GanTrainerTest, TrainingRunSavesWorkersAverageAndPicture) {
       LoadGanModel(folder + "/discriminator.pt", GanNetwork::kDiscriminator)
           .ok());
   EXPECT_TRUE(std::filesystem::exists(folder + "/samples.png"));
+}
+
+TEST_F(GanTrainerTest, AConditionalDcganIsSavedAsItsAverage) {
+  const std::string folder = ::testing::TempDir() + "/dcgan";
+  const std::string runs = ::testing::TempDir() + "/dcgan_runs";
+  std::filesystem::remove_all(runs);
+  TrainingRunOptions options = {.worker = TinyOptions(),
+                                .epochs = 2,
+                                .save_dir = folder,
+                                .sample_every = 1,
+                                .distributed = true,
+                                .trainer = Options(1)};
+  options.worker.architecture = GanArchitecture::kDcgan;
+  options.worker.conditional = true;
+  options.worker.loss = GanLoss::kHinge;
+  options.worker.ema_decay = 0.5;
+  options.trainer.storage_path = runs;
+  options.trainer.name = "run";
+  std::FILE* const text_file = std::tmpfile();
+  ProgressBar bar({.text = text_file, .draw = false});
+  ASSERT_EQ(RunTraining(options, &bar), absl::OkStatus());
+  std::fclose(text_file);
+
+  const GanModel average =
+      *LoadGanModel(folder + "/generator.pt", GanNetwork::kGenerator);
+  EXPECT_EQ(average.architecture, GanArchitecture::kDcgan);
+  EXPECT_EQ(average.classes, 10);
+  ASSERT_EQ(average.class_names.size(), 10u);
+  EXPECT_EQ(average.class_names[9], "class 9");
+  for (const char* worker : {"/worker_0", "/worker_1"}) {
+    EXPECT_TRUE(Equal(
+        average.weights,
+        LoadGanModel(folder + worker + "/generator.pt", GanNetwork::kGenerator)
+            ->weights));
+  }
+  EXPECT_EQ(
+      LoadGanModel(folder + "/discriminator.pt", GanNetwork::kDiscriminator)
+          ->classes,
+      10);
+  for (const char* picture : {"/epoch-0001.png", "/epoch-0002.png"}) {
+    EXPECT_TRUE(std::filesystem::exists(runs + "/run/samples" + picture));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder + "/samples"));
+
+  // The average is what is synchronised under that name.
+  GanTrainer trainer(Options(1), options.worker);
+  ASSERT_EQ(trainer.Train({.epochs = 2}).status(), absl::OkStatus());
+  const NamedTensors weights = *trainer.PullWeights();
+  EXPECT_TRUE(Equal(SelectTrainedGenerator(weights), average.weights));
+  EXPECT_FALSE(
+      Equal(SelectNetwork(GanNetwork::kGenerator, weights), average.weights));
 }
 
 TEST_F(GanTrainerTest, ErrorsOfWorkersNameThem) {
