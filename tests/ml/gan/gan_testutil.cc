@@ -13,6 +13,12 @@ GanOptions SmallGanOptions(uint64_t seed) {
           .noise_seed = seed + 1000};
 }
 
+std::unique_ptr<Gan> MakeGan(const GanOptions& options) {
+  std::unique_ptr<Gan> gan = *Gan::Create(options);
+  gan->BeginEpoch(0);
+  return gan;
+}
+
 at::Tensor SmallImages(int64_t count, uint64_t seed) {
   at::Tensor images = at::empty({count, 1, 8, 8});
   float* out = images.data_ptr<float>();

@@ -17,6 +17,9 @@ inline constexpr ImageShape kSmallShape = {1, 8, 8};
 // layers.
 GanOptions SmallGanOptions(uint64_t seed = 1);
 
+// Returns a GAN in its first epoch.
+std::unique_ptr<Gan> MakeGan(const GanOptions& options);
+
 // Returns float32 [count, 1, 8, 8] in [-1, 1]: a bright square at one of four
 // places on a dark ground, the same for the same arguments.
 at::Tensor SmallImages(int64_t count, uint64_t seed);
