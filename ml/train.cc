@@ -325,6 +325,16 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
     return Annotate(architecture.status(), "--architecture");
   }
   worker.architecture = *architecture;
+  if (worker.architecture == GanArchitecture::kDcgan &&
+      worker.dataset == "image-folder") {
+    // Of other data sets the workers know the sizes, once they have read them.
+    MR_RETURN_IF_ERROR(Annotate(
+        ValidateGanSizes({.latent_dim = worker.latent_dim,
+                          .shape = {worker.image_channels, worker.image_size,
+                                    worker.image_size},
+                          .architecture = worker.architecture}),
+        "--image-size"));
+  }
   worker.conditional = absl::GetFlag(FLAGS_conditional);
   worker.ema_decay = absl::GetFlag(FLAGS_ema_decay);
   if (!(worker.ema_decay >= 0 && worker.ema_decay < 1)) {

@@ -84,6 +84,7 @@ struct DcganStages {
 
 // Errors: InvalidArgument, with sizes that would fit, for images that are not
 // square, or whose side is not 4, 5, 6 or 7 doubled at least once.
+// REQUIRES: sides of at most kMaxImageSize.
 absl::StatusOr<DcganStages> DcganStagesFor(const ImageShape& shape);
 
 // A convolution that halves or doubles: kernel, stride and padding.

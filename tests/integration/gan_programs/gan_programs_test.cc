@@ -323,6 +323,9 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
   ExpectOneLine(Train({"--architecture=cnn"}), 2,
                 "--architecture: the architecture is 'cnn'; expected mlp or");
+  ExpectOneLine(Train({"--architecture=dcgan", "--dataset=image-folder",
+                       "--data-dir=x", "--image-size=50"}),
+                2, "nearest: 48 and 56");
   ExpectOneLine(Train({"--ema-decay=1"}), 2, "--ema-decay is 1");
   ExpectOneLine(Train({"--sample-every=-1"}), 2, "--sample-every is -1");
   ExpectOneLine(Train({"--loss=wgan"}), 2,
