@@ -217,6 +217,15 @@ absl::Status ByteSource::Skip(int64_t size, absl::string_view what) {
   return absl::OkStatus();
 }
 
+absl::Status ByteSource::SkipToEnd() {
+  std::vector<char> scratch(kSkipBytes);
+  while (true) {
+    MR_ASSIGN_OR_RETURN(const int64_t n, ReadSome(scratch.data(), kSkipBytes));
+    if (n == 0) return absl::OkStatus();
+    offset_ += n;
+  }
+}
+
 absl::Status ByteSource::ExpectEnd(absl::string_view what) {
   char extra;
   MR_ASSIGN_OR_RETURN(const int64_t n, ReadSome(&extra, 1));

@@ -47,6 +47,10 @@ class ByteSource {
   // Passes over `size` bytes; errors as Read.
   virtual absl::Status Skip(int64_t size, absl::string_view what);
 
+  // Reads whatever follows, so that a gzip checksum is verified.
+  // Errors: DataLoss if gzip data are damaged or end early.
+  absl::Status SkipToEnd();
+
   // Errors: DataLoss if bytes follow. `what` says what should have been last.
   absl::Status ExpectEnd(absl::string_view what);
 

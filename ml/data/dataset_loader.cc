@@ -78,9 +78,9 @@ absl::StatusOr<ImageDataset> ReadCifar10(const DatasetOptions& options,
                                          Split split) {
   if (options.data_dir.empty()) {
     return absl::InvalidArgumentError(
-        "needs data_dir, a folder with data_batch_1.bin to data_batch_5.bin "
-        "and test_batch.bin, or the folder that cifar-10-binary.tar.gz was "
-        "unpacked in");
+        "needs data_dir: cifar-10-binary.tar.gz, a folder with it or one that "
+        "it was unpacked in, or a folder with data_batch_1.bin to "
+        "data_batch_5.bin and test_batch.bin");
   }
   return ReadCifar10Binary(options.data_dir, split, options.selection);
 }

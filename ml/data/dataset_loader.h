@@ -29,7 +29,7 @@ struct DatasetOptions {
   // registered name.
   std::string name = "fashion-mnist";
 
-  // Folder of the files; "synthetic" has none.
+  // Folder of the files; "synthetic" has none. Of cifar10 also its archive.
   //   fashion-mnist: empty means where Debian's package
   //     dataset-fashion-mnist puts it.
   //   mnist: train-images-idx3-ubyte, train-labels-idx1-ubyte and

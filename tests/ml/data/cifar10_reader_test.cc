@@ -155,9 +155,150 @@ TEST_F(Cifar10ReaderTest, RecognisesTheArchiveAndThePythonVersion) {
   WriteTestFile(dir_, "data_batch_1", "pickle");
   ExpectError(ReadCifar10Binary(dir_, Split::kTrain).status(), kNotFound,
               {"Python version", "cifar-10-binary.tar.gz"});
-  WriteTestFile(dir_, "cifar-10-binary.tar.gz", "archive");
-  ExpectError(ReadCifar10Binary(dir_, Split::kTrain).status(), kNotFound,
-              {"tar -xzf cifar-10-binary.tar.gz"});
+  const std::string archive =
+      WriteTestFile(dir_, "cifar-10-binary.tar.gz", std::string(600, 'a'));
+  ExpectError(ReadCifar10Binary(dir_, Split::kTrain).status(), kDataLoss,
+              {archive, "no tar header"});
+}
+
+// The official archive: as GNU tar makes it, in the order of a folder.
+class Cifar10ArchiveTest : public Cifar10ReaderTest {
+ protected:
+  static std::string Inner(const std::string& name) {
+    return "cifar-10-batches-bin/" + name;
+  }
+
+  // The archive with what WriteAll(..., per_file) writes.
+  static std::string Archive(int per_file) {
+    std::string tar = TarMemberBytes(Inner(""), "", '5');
+    for (const int batch : {1, 3, 4}) tar += Batch(batch, per_file);
+    tar += TarMemberBytes(Inner("batches.meta.txt"),
+                          "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
+    tar += TarMemberBytes(Inner("test_batch.bin"), Record(100) + Record(101));
+    tar += TarMemberBytes(Inner("readme.html"), "<html>");
+    for (const int batch : {5, 2}) tar += Batch(batch, per_file);
+    return tar + TarEnd();
+  }
+
+  static std::string Batch(int batch, int per_file) {
+    std::string bytes;
+    for (int i = 0; i < per_file; ++i) {
+      bytes += Record((batch - 1) * per_file + i);
+    }
+    return TarMemberBytes(Inner("data_batch_" + std::to_string(batch) + ".bin"),
+                          bytes);
+  }
+
+  std::string Write(const std::string& bytes) const {
+    return WriteTestFile(dir_, "cifar-10-binary.tar.gz", bytes);
+  }
+};
+
+TEST_F(Cifar10ArchiveTest, HoldsWhatTheFilesDo) {
+  const std::string folder = MakeTestFolder();
+  WriteAll(folder, 3);
+  const std::string path = Write(Gzip(Archive(3)));
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    ASSERT_OK_AND_ASSIGN(const ImageDataset files,
+                         ReadCifar10Binary(folder, split));
+    // The archive itself, and a folder that has it.
+    for (const std::string& place : {path, dir_}) {
+      ASSERT_OK_AND_ASSIGN(const ImageDataset data,
+                           ReadCifar10Binary(place, split));
+      EXPECT_TRUE(BytesOf(data.images) == BytesOf(files.images));
+      EXPECT_EQ(ValuesOf(data.labels), ValuesOf(files.labels));
+      EXPECT_THAT(data.class_names, ElementsAre("a", "b", "c", "d", "e", "f",
+                                                "g", "h", "i", "j"));
+      EXPECT_TRUE(ValidateImageDataset(data).ok());
+    }
+  }
+}
+
+TEST_F(Cifar10ArchiveTest, IsReadInShards) {
+  const std::string path = Write(Gzip(Archive(3)));
+  ASSERT_OK_AND_ASSIGN(const ImageDataset all,
+                       ReadCifar10Binary(path, Split::kTrain));
+  std::string bytes;
+  for (int shard_id = 0; shard_id < 4; ++shard_id) {
+    ASSERT_OK_AND_ASSIGN(
+        const ImageDataset part,
+        ReadCifar10Binary(path, Split::kTrain,
+                          {.shard_id = shard_id, .num_shards = 4}));
+    bytes += BytesOf(part.images);
+    EXPECT_EQ(part.images.storage().nbytes(),
+              static_cast<size_t>(part.size() * kPixelBytes));
+  }
+  EXPECT_TRUE(bytes == BytesOf(all.images));
+}
+
+TEST_F(Cifar10ArchiveTest, MayBePlainAndHaveFilesWithoutAFolder) {
+  const std::string path =
+      Write(TarMemberBytes("./test_batch.bin", Record(7), '0', /*posix=*/true) +
+            TarEnd());
+  ASSERT_OK_AND_ASSIGN(const ImageDataset data,
+                       ReadCifar10Binary(path, Split::kTest));
+  ASSERT_EQ(data.size(), 1);
+  EXPECT_TRUE(BytesOf(data.images[0]) == Pixels(7));
+  EXPECT_EQ(data.class_names[7], "horse");
+}
+
+TEST_F(Cifar10ArchiveTest, UnpackedFilesComeFirst) {
+  Write("no archive");
+  WriteAll(dir_, 1);
+  EXPECT_TRUE(ReadCifar10Binary(dir_, Split::kTrain).ok());
+}
+
+TEST_F(Cifar10ArchiveTest, NamesAMissingFile) {
+  const std::string path = Write(
+      Gzip(TarMemberBytes(Inner("test_batch.bin"), Record(0)) + TarEnd()));
+  ExpectError(ReadCifar10Binary(path, Split::kTrain).status(), kNotFound,
+              {path, "no data_batch_1.bin", "cifar-10-binary.tar.gz"});
+  // One in another folder is another one.
+  Write(TarMemberBytes("other/test_batch.bin", Record(0)) + TarEnd());
+  ExpectError(ReadCifar10Binary(path, Split::kTest).status(), kNotFound,
+              {"no test_batch.bin"});
+  Write(TarMemberBytes("cifar-10-batches-py/data_batch_1", "pickle") +
+        TarEnd());
+  ExpectError(ReadCifar10Binary(path, Split::kTrain).status(), kNotFound,
+              {"this is the Python version"});
+}
+
+TEST_F(Cifar10ArchiveTest, RejectsOneThatIsDamaged) {
+  const std::string whole = Gzip(Archive(2));
+  const std::string path = Write(whole.substr(0, whole.size() / 2));
+  ExpectError(ReadCifar10Binary(path, Split::kTest).status(), kDataLoss,
+              {path, "the gzip data break off at byte"});
+  // Also for who needs nothing but the beginning.
+  std::string damaged = whole;
+  damaged[damaged.size() - 8] ^= 1;
+  Write(damaged);
+  ExpectError(
+      ReadCifar10Binary(path, Split::kTrain, {.num_shards = 10}).status(),
+      kDataLoss, {path, "damaged gzip data", "incorrect data check"});
+
+  std::string header = Archive(2);
+  header[3] ^= 1;  // In the name of the first member.
+  Write(Gzip(header));
+  ExpectError(ReadCifar10Binary(path, Split::kTrain).status(), kDataLoss,
+              {path, "at byte 0 of the decompressed data", "checksum"});
+}
+
+TEST_F(Cifar10ArchiveTest, RejectsFilesThatAreNoRecords) {
+  const std::string path =
+      Write(TarMemberBytes("test_batch.bin", Record(0) + "x") + TarEnd());
+  ExpectError(ReadCifar10Binary(path, Split::kTest).status(), kDataLoss,
+              {path, "at byte 3585",
+               "1 bytes are left of test_batch.bin's "
+               "3074"});
+  std::string records = Record(0) + Record(1);
+  records[3073] = 11;
+  Write(TarMemberBytes("test_batch.bin", records) + TarEnd());
+  ExpectError(ReadCifar10Binary(path, Split::kTest).status(), kDataLoss,
+              {path, "at byte 3585", "label 11 of record 1 of test_batch.bin"});
+  Write(TarMemberBytes("test_batch.bin", Record(0)) +
+        TarMemberBytes("test_batch.bin", Record(1)) + TarEnd());
+  ExpectError(ReadCifar10Binary(path, Split::kTest).status(), kDataLoss,
+              {path, "a second test_batch.bin"});
 }
 
 TEST_F(Cifar10ReaderTest, NamesOneMissingFile) {

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,6 +45,37 @@ std::string Gzip(const std::string& bytes) {
   deflateEnd(&stream);
   return out;
 }
+
+std::string WithTarChecksum(std::string header) {
+  EXPECT_EQ(header.size(), 512u);
+  header.replace(148, 8, 8, ' ');
+  int sum = 0;
+  for (const char byte : header) sum += static_cast<unsigned char>(byte);
+  // Six digits, a zero byte and a blank.
+  header.replace(148, 7, absl::StrFormat("%06o", sum) + '\0');
+  return header;
+}
+
+std::string TarMemberBytes(const std::string& name, const std::string& data,
+                           char type, bool posix) {
+  std::string header(512, '\0');
+  header.replace(0, name.size(), name);
+  header.replace(100, 7, "0000644");
+  header.replace(108, 7, "0001750");
+  header.replace(116, 7, "0001750");
+  header.replace(124, 11, absl::StrFormat("%011o", data.size()));
+  header.replace(136, 11, "11136042333");
+  header[156] = type;
+  header.replace(257, 8,
+                 posix ? std::string("ustar\0"
+                                     "00",
+                                     8)
+                       : std::string("ustar  \0", 8));
+  const std::string padding((512 - data.size() % 512) % 512, '\0');
+  return WithTarChecksum(header) + data + padding;
+}
+
+std::string TarEnd() { return std::string(1024, '\0'); }
 
 std::string IdxHeader(const std::vector<uint32_t>& sizes, uint8_t type) {
   std::string header = {0, 0, static_cast<char>(type),

@@ -23,6 +23,18 @@ std::string WriteTestFile(const std::string& folder, const std::string& name,
 // Returns `bytes` as a gzip file.
 std::string Gzip(const std::string& bytes);
 
+// Returns a member of a tar archive, as GNU tar writes it (posix: as POSIX has
+// it): its header and, padded to blocks of 512, its data. type: '0' for a file.
+std::string TarMemberBytes(const std::string& name, const std::string& data,
+                           char type = '0', bool posix = false);
+
+// Returns a tar header of 512 bytes with its right checksum after bytes were
+// changed.
+std::string WithTarChecksum(std::string header);
+
+// What a tar archive ends with.
+std::string TarEnd();
+
 // Returns an IDX header: 0x0000, `type`, the number of sizes, the sizes.
 std::string IdxHeader(const std::vector<uint32_t>& sizes, uint8_t type = 0x08);
 
