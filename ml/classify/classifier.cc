@@ -7,7 +7,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ml/classify/networks.h"
+#include "ml/data/describe_tensor.h"
 #include "runtime/base/status_macros.h"
 #include "torch/torch.h"
 #include "train/device.h"
@@ -38,6 +40,7 @@ struct Classifier::Model {
   Model(const ClassifierOptions& options, c10::Device device,
         std::shared_ptr<ClassifierNetwork> network)
       : device(device),
+        image_shape({options.channels, options.height, options.width}),
         network(std::move(network)),
         proximal(options.fedprox_mu) {
     this->network->to(device);
@@ -79,6 +82,7 @@ struct Classifier::Model {
   }
 
   const c10::Device device;
+  const std::vector<int64_t> image_shape;  // C, H, W.
 
   const std::shared_ptr<ClassifierNetwork> network;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
@@ -169,6 +173,22 @@ Evaluation Classifier::Evaluate(const ImageDataset& dataset) const {
   }
   const auto size = static_cast<double>(dataset.size());
   return {.accuracy = sums.accuracy / size, .loss = sums.loss / size};
+}
+
+absl::StatusOr<at::Tensor> Classifier::Features(
+    const at::Tensor& images) const {
+  const at::IntArrayRef shape = model_->image_shape;
+  if (images.scalar_type() != at::kByte || images.dim() != 4 ||
+      images.sizes().slice(1) != shape) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "images are ", DescribeTensor(images),
+        "; the classifier takes uint8 [B, ", absl::StrJoin(shape, ", "), "]"));
+  }
+  const torch::NoGradGuard no_grad;
+  model_->network->eval();
+  const absl::Cleanup back = [this] { model_->network->train(); };
+  return model_->network->Features(ToUnitRange(images).to(model_->device))
+      .to(at::kCPU, at::kFloat);
 }
 
 NamedTensors Classifier::Weights() const {

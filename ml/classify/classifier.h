@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ml/data/image_dataset.h"
@@ -77,6 +78,13 @@ class Classifier {
   ReadOnly<NamedTensors> Gradients() const;
 
   Evaluation Evaluate(const ImageDataset& dataset) const;
+
+  // What the network's last layer sees of images, as in Evaluate: float32
+  // [B, F] on the CPU (networks.h says F).
+  //
+  // images: uint8 [B, C, H, W]. Errors: INVALID_ARGUMENT, another shape than
+  // the classifier's.
+  absl::StatusOr<at::Tensor> Features(const at::Tensor& images) const;
 
   // "hidden.weight" and so on; copies. Of networks with BatchNorm with its
   // running statistics.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ml/classify/classifier_file.h"
 #include "ml/data/augment.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/data/mix64.h"
@@ -132,6 +133,18 @@ absl::StatusOr<std::vector<std::string>> ClassifierWorker::BufferNames() const {
 absl::StatusOr<int64_t> ClassifierWorker::NumSamples() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
   return dataset_.size();
+}
+
+absl::StatusOr<std::string> ClassifierWorker::ModelFile() const {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  return SerializeClassifier({.network = options_.network,
+                              .channels = dataset_.channels(),
+                              .height = dataset_.height(),
+                              .width = dataset_.width(),
+                              .hidden = options_.hidden,
+                              .classes = dataset_.num_classes(),
+                              .dataset = options_.dataset,
+                              .weights = classifier_->Weights()});
 }
 
 absl::StatusOr<train::CheckpointFiles> ClassifierWorker::SaveCheckpoint() {

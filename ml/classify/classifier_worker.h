@@ -82,6 +82,9 @@ class ClassifierWorker {
   absl::StatusOr<std::vector<std::string>> BufferNames() const;
   absl::StatusOr<int64_t> NumSamples() const;
 
+  // The model as it is, as the bytes of a file (classifier_file.h).
+  absl::StatusOr<std::string> ModelFile() const;
+
   // For checkpoints of a trainer. Order and augmentation of the images are
   // functions of the epoch.
   absl::StatusOr<train::CheckpointFiles> SaveCheckpoint();
@@ -106,7 +109,7 @@ MINIRAY_ACTOR(ClassifierWorker, Constructor<ClassifierWorkerOptions>,
               &ClassifierWorker::EvaluateShard, &ClassifierWorker::GetWeights,
               &ClassifierWorker::LendWeights, &ClassifierWorker::SetWeights,
               &ClassifierWorker::BufferNames, &ClassifierWorker::NumSamples,
-              &ClassifierWorker::SaveCheckpoint,
+              &ClassifierWorker::ModelFile, &ClassifierWorker::SaveCheckpoint,
               &ClassifierWorker::LoadCheckpoint,
               &ClassifierWorker::GetProgress);
 

@@ -54,11 +54,15 @@ class Mlp : public ClassifierNetwork {
         output_(register_module(
             "output", MakeLinear(size.hidden, size.classes, random))) {}
 
-  at::Tensor Forward(const at::Tensor& x) override {
-    return output_(at::relu(hidden_(x.flatten(1))));
+  at::Tensor Features(const at::Tensor& x) override {
+    return at::relu(hidden_(x.flatten(1)));
   }
 
  private:
+  at::Tensor Logits(const at::Tensor& features) override {
+    return output_(features);
+  }
+
   torch::nn::Linear hidden_;
   torch::nn::Linear output_;
 };
@@ -76,13 +80,17 @@ class Cnn : public ClassifierNetwork {
         output_(register_module(
             "output", MakeLinear(size.hidden, size.classes, random))) {}
 
-  at::Tensor Forward(const at::Tensor& x) override {
+  at::Tensor Features(const at::Tensor& x) override {
     at::Tensor y = at::max_pool2d(at::relu(first_(x)), {2, 2});
     y = at::max_pool2d(at::relu(second_(y)), {2, 2});
-    return output_(at::relu(hidden_(y.flatten(1))));
+    return at::relu(hidden_(y.flatten(1)));
   }
 
  private:
+  at::Tensor Logits(const at::Tensor& features) override {
+    return output_(features);
+  }
+
   torch::nn::Conv2d first_;
   torch::nn::Conv2d second_;
   torch::nn::Linear hidden_;
@@ -145,13 +153,17 @@ class ResNet20 : public ClassifierNetwork {
         register_module("output", MakeLinear(channels, size.classes, random));
   }
 
-  at::Tensor Forward(const at::Tensor& x) override {
+  at::Tensor Features(const at::Tensor& x) override {
     at::Tensor y = at::relu(first_norm_(first_(x)));
     for (const auto& block : blocks_) y = block->Forward(y);
-    return output_(y.mean({2, 3}));
+    return y.mean({2, 3});
   }
 
  private:
+  at::Tensor Logits(const at::Tensor& features) override {
+    return output_(features);
+  }
+
   torch::nn::Conv2d first_ = nullptr;
   torch::nn::BatchNorm2d first_norm_ = nullptr;
   std::vector<std::shared_ptr<ResidualBlock>> blocks_;

@@ -37,7 +37,14 @@ struct NetworkSize {
 class ClassifierNetwork : public torch::nn::Module {
  public:
   // x: float32 [B, C, H, W]. Returns logits, [B, classes].
-  virtual at::Tensor Forward(const at::Tensor& x) = 0;
+  at::Tensor Forward(const at::Tensor& x) { return Logits(Features(x)); }
+
+  // What the last layer sees of x, [B, F]: F is `hidden`, of resnet20 64.
+  virtual at::Tensor Features(const at::Tensor& x) = 0;
+
+ private:
+  // The last layer.
+  virtual at::Tensor Logits(const at::Tensor& features) = 0;
 };
 
 // The names above.

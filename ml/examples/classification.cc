@@ -1,18 +1,29 @@
 // Trains an image classifier on several workers, whose models become their
 // average every third epoch. See README.md.
 
+#include <filesystem>
 #include <iostream>
+#include <string>
 #include <utility>
 
 #include "absl/flags/flag.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "ml/classify/classifier_worker.h"
 #include "ml/cli/flags.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
 #include "train/data_parallel_trainer.h"
 
 ABSL_FLAG(int, workers, 2, "workers, each in a process of its own");
 ABSL_FLAG(int, epochs, 6, "passes over the data");
 ABSL_FLAG(int64_t, limit, 0, "use only the first N images; 0: all");
+ABSL_FLAG(std::string, network, "cnn", "mlp, cnn or resnet20");
+ABSL_FLAG(std::string, dataset, "fashion-mnist",
+          "fashion-mnist, mnist, cifar10, image-folder or synthetic");
+ABSL_FLAG(std::string, data_dir, "", "where it is on the workers' machines");
+ABSL_FLAG(std::string, save, "",
+          "file for the trained classifier, for fid --features; empty: none");
 
 using miniray::ml::ClassifierWorker;
 using miniray::ml::ClassifierWorkerOptions;
@@ -44,17 +55,41 @@ class ClassifierTrainer : public train::DataParallelTrainer<ClassifierWorker> {
   const ClassifierWorkerOptions data_;
 };
 
+// Writes the model, which is the same on all workers after the last epoch.
+absl::Status Save(const ClassifierTrainer& trainer, const std::string& path) {
+  MR_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      trainer.workers()[0].Call<&ClassifierWorker::ModelFile>().Get());
+  MR_RETURN_IF_ERROR(miniray::WriteOutput(path, bytes));
+  std::cout << "Classifier: " << path << std::endl;
+  return absl::OkStatus();
+}
+
 int main(int argc, char** argv) {
   miniray::Init(argc, argv);
   const miniray::ml::ProgramHelp help = {
       .name = "classification",
-      .summary = "Trains an image classifier on Fashion-MNIST.",
-      .groups = {{"Flags", {"workers", "epochs", "limit"}}}};
+      .summary = "Trains an image classifier.",
+      .groups = {{"Flags",
+                  {"workers", "epochs", "limit", "network", "dataset",
+                   "data_dir", "save"}}}};
   if (auto code = miniray::ml::ParseCommandLine(help, argc, argv)) return *code;
+  ClassifierWorkerOptions data = {.dataset = absl::GetFlag(FLAGS_dataset),
+                                  .limit = absl::GetFlag(FLAGS_limit),
+                                  .network = absl::GetFlag(FLAGS_network)};
+  // From where this program was started, not from where a daemon was.
+  if (const std::string dir = absl::GetFlag(FLAGS_data_dir); !dir.empty()) {
+    data.data_dir = std::filesystem::absolute(dir).string();
+  }
   ClassifierTrainer trainer({.num_workers = absl::GetFlag(FLAGS_workers),
                              .sync_interval = 3,
                              .evaluate_every = 3},
-                            {.limit = absl::GetFlag(FLAGS_limit)});
-  const auto result = trainer.Train({.epochs = absl::GetFlag(FLAGS_epochs)});
-  return result.ok() ? 0 : miniray::ml::Fail(help, result.status(), 1);
+                            data);
+  absl::Status status =
+      trainer.Train({.epochs = absl::GetFlag(FLAGS_epochs)}).status();
+  if (const std::string path = absl::GetFlag(FLAGS_save);
+      status.ok() && !path.empty()) {
+    status = Save(trainer, path);
+  }
+  return status.ok() ? 0 : miniray::ml::Fail(help, status, 1);
 }

@@ -50,6 +50,26 @@ TEST(NetworksTest, TakeImagesOfAnySize) {
   }
 }
 
+TEST(NetworksTest, FeaturesAreWhatTheLastLayerSees) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, features] :
+       {std::pair<std::string, int64_t>{"mlp", 24},
+        {"cnn", 24},
+        {"resnet20", 64}}) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto network,
+        MakeClassifierNetwork(name, {.classes = 7, .hidden = 24}, 1));
+    network->eval();
+    const at::Tensor x = at::rand({5, 1, 28, 28});
+    const at::Tensor seen = network->Features(x);
+    EXPECT_THAT(seen.sizes(), ElementsAre(5, features)) << name;
+    const auto parameters = network->named_parameters();
+    const at::Tensor logits = seen.matmul(parameters["output.weight"].t()) +
+                              parameters["output.bias"];
+    EXPECT_TRUE(at::allclose(network->Forward(x), logits, 1e-4, 1e-5)) << name;
+  }
+}
+
 TEST(NetworksTest, TheSeedAloneDecides) {
   for (const std::string& name : ClassifierNetworkNames()) {
     const auto first = [&name](uint64_t seed) {

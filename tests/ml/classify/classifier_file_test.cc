@@ -1,0 +1,106 @@
+#include "ml/classify/classifier_file.h"
+
+#include <memory>
+#include <string>
+
+#include "ATen/ATen.h"
+#include "gtest/gtest.h"
+#include "ml/classify/classifier_worker.h"
+#include "ml/data/dataset_loader.h"
+#include "runtime/base/status_macros.h"
+#include "tests/ml/data/data_testutil.h"
+
+namespace miniray::ml {
+namespace {
+
+using absl::StatusCode::kDataLoss;
+using absl::StatusCode::kInvalidArgument;
+
+ClassifierWorkerOptions Small(const std::string& network) {
+  return {.dataset = "synthetic",
+          .limit = 40,
+          .network = network,
+          .hidden = 8,
+          .device = "cpu",
+          .batch_size = 10};
+}
+
+// Trains a moment, so that running statistics are no longer those of the start.
+absl::StatusOr<std::string> TrainedFile(ClassifierWorker* worker) {
+  MR_RETURN_IF_ERROR(worker->LoadDataShard(0, 1, {}));
+  MR_RETURN_IF_ERROR(worker->TrainEpoch(0).status());
+  return worker->ModelFile();
+}
+
+TEST(ClassifierFileTest, WhatIsReadIsWhatWasSaved) {
+  ASSERT_OK_AND_ASSIGN(
+      const ImageDataset test,
+      LoadImageDataset(
+          {.name = "synthetic", .split = "test", .selection = {.limit = 12}}));
+  for (const char* network : {"mlp", "cnn", "resnet20"}) {
+    ClassifierWorker worker(Small(network));
+    ASSERT_OK_AND_ASSIGN(const std::string bytes, TrainedFile(&worker));
+    ASSERT_OK_AND_ASSIGN(const SavedClassifier saved,
+                         ParseClassifier(bytes, "file.pt"));
+    EXPECT_EQ(saved.network, network);
+    EXPECT_EQ(saved.dataset, "synthetic");
+    EXPECT_EQ(saved.channels, 3);
+    EXPECT_EQ(saved.height, 32);
+    EXPECT_EQ(saved.width, 32);
+    EXPECT_EQ(saved.hidden, 8);
+    EXPECT_EQ(saved.classes, 10);
+    ASSERT_OK_AND_ASSIGN(const NamedTensors weights, worker.GetWeights());
+    ASSERT_EQ(saved.weights.size(), weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_EQ(saved.weights[i].first, weights[i].first);
+      EXPECT_TRUE(at::equal(saved.weights[i].second, weights[i].second));
+    }
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Classifier> classifier,
+                         MakeClassifier(saved, "cpu"));
+    ASSERT_OK_AND_ASSIGN(const at::Tensor features,
+                         classifier->Features(test.images));
+    EXPECT_EQ(features.size(0), 12);
+    EXPECT_EQ(features.size(1), network == std::string("resnet20") ? 64 : 8);
+    EXPECT_FALSE(features.requires_grad());
+    // Of an image, not of the batch that it comes in.
+    ASSERT_OK_AND_ASSIGN(const at::Tensor one,
+                         classifier->Features(test.images.slice(0, 3, 4)));
+    EXPECT_TRUE(at::allclose(one[0], features[3], 1e-4, 1e-5));
+  }
+}
+
+TEST(ClassifierFileTest, FeaturesNeedTheClassifiersShape) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Classifier> classifier,
+                       Classifier::Create({.network = "cnn", .device = "cpu"}));
+  ExpectError(
+      classifier->Features(at::zeros({2, 3, 28, 28}, at::kByte)).status(),
+      kInvalidArgument, {"[2, 3, 28, 28]", "uint8 [B, 1, 28, 28]"});
+  ExpectError(classifier->Features(at::zeros({2, 1, 28, 28})).status(),
+              kInvalidArgument, {"Float"});
+}
+
+TEST(ClassifierFileTest, DamageIsNoticed) {
+  ClassifierWorker worker(Small("cnn"));
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, TrainedFile(&worker));
+  EXPECT_FALSE(ParseClassifier(bytes.substr(0, 1000), "file.pt").ok());
+  std::string flipped = bytes;
+  flipped[flipped.size() / 2] ^= 1;  // In the weights.
+  ExpectError(ParseClassifier(flipped, "file.pt").status(), kDataLoss,
+              {"file.pt: not a classifier that `classification` saved"});
+  ExpectError(ParseClassifier("text", "file.pt").status(), kInvalidArgument,
+              {"file.pt"});
+}
+
+TEST(ClassifierFileTest, WeightsOfAnotherNetworkDoNotFit) {
+  ClassifierWorker worker(Small("cnn"));
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, TrainedFile(&worker));
+  ASSERT_OK_AND_ASSIGN(SavedClassifier saved, ParseClassifier(bytes, "x"));
+  saved.network = "mlp";
+  EXPECT_EQ(MakeClassifier(saved, "cpu").status().code(), kInvalidArgument);
+  saved.network = "vgg";
+  ExpectError(MakeClassifier(saved, "cpu").status(), kInvalidArgument,
+              {"'vgg'"});
+}
+
+}  // namespace
+}  // namespace miniray::ml
