@@ -1,7 +1,6 @@
 #include "ml/gan/generation_run.h"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -12,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "ml/gan/deal_out.h"
 #include "ml/gan/generator_worker.h"
 #include "ml/gan/image_generator.h"
+#include "ml/gan/piece_dealer.h"
 #include "ml/image/grid.h"
 #include "ml/image/png.h"
 #include "runtime/base/files.h"
@@ -21,14 +22,6 @@
 
 namespace miniray::ml {
 namespace {
-
-// A worker computes one batch while the results of the other travel.
-constexpr size_t kBatchesPerWorker = 2;
-
-struct Batch {
-  int64_t first = 0;
-  int64_t count = 0;
-};
 
 // Takes batches of images in any order and writes them.
 class ImageSink {
@@ -69,7 +62,7 @@ class ImageSink {
     return SaveImageGrid(path, grid_, options_.columns);
   }
 
-  bool complete() const { return done_ == options_.num_images; }
+  int64_t done() const { return done_; }
 
  private:
   static int64_t MaxGridImages(const GenerationRunOptions& options) {
@@ -84,16 +77,6 @@ class ImageSink {
   int64_t done_ = 0;
 };
 
-std::deque<Batch> MakeBatches(const GenerationRunOptions& options) {
-  std::deque<Batch> batches;
-  for (int64_t first = 0; first < options.num_images;
-       first += options.batch_size) {
-    batches.push_back(
-        {first, std::min(options.batch_size, options.num_images - first)});
-  }
-  return batches;
-}
-
 absl::Status GenerateHere(const GanModel& model,
                           const GenerationRunOptions& options,
                           ImageSink* sink) {
@@ -101,10 +84,12 @@ absl::Status GenerateHere(const GanModel& model,
   at::set_num_threads(1);
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<ImageGenerator> generator,
                       ImageGenerator::Create(model, options.label));
-  for (const Batch& batch : MakeBatches(options)) {
+  for (int64_t first = 0; first < options.num_images;
+       first += options.batch_size) {
+    const int64_t count =
+        std::min(options.batch_size, options.num_images - first);
     MR_RETURN_IF_ERROR(sink->Write(
-        batch.first,
-        ToUint8(generator->Generate(options.seed, batch.first, batch.count))));
+        first, ToUint8(generator->Generate(options.seed, first, count))));
   }
   return absl::OkStatus();
 }
@@ -113,46 +98,38 @@ class Distributor {
  public:
   Distributor(const GanModel& model, const GenerationRunOptions& options,
               ImageSink* sink)
-      : model_(model),
-        options_(options),
-        sink_(*sink),
-        waiting_(MakeBatches(options)) {}
+      : model_(model), options_(options), sink_(*sink) {}
 
   ~Distributor() {
     for (const auto& worker : workers_) worker.Kill().IgnoreError();
   }
 
   absl::Status Run() {
-    MR_RETURN_IF_ERROR(StartWorkers());
-    while (!sink_.complete()) {
-      Deal();
-      if (running_.empty()) return last_error_;
-      std::vector<ObjectRef<at::Tensor>> refs;
-      for (const Running& running : running_) refs.push_back(running.images);
-      const std::vector<size_t> ready = Wait(refs, 1);
-      // From the back, so that the indices stay right.
-      for (size_t i = ready.size(); i-- > 0;) {
-        const Running done = running_[ready[i]];
-        running_.erase(running_.begin() + static_cast<int64_t>(ready[i]));
-        MR_RETURN_IF_ERROR(Take(done));
-      }
-    }
-    return absl::OkStatus();
+    // No more workers than there is work for.
+    const int64_t pieces =
+        (options_.num_images + options_.batch_size - 1) / options_.batch_size;
+    const int count =
+        static_cast<int>(std::min<int64_t>(options_.workers, pieces));
+    MR_RETURN_IF_ERROR(StartWorkers(count));
+    PieceDealer dealer({.items = options_.num_images,
+                        .piece_size = options_.batch_size,
+                        .workers = count});
+    return DealOut<at::Tensor>(
+        &dealer,
+        [this](int worker, const Piece& piece) {
+          return workers_[static_cast<size_t>(worker)]
+              .Call<&GeneratorWorker::Generate>(options_.seed, piece.first,
+                                                piece.count);
+        },
+        [this](const Piece& piece, const at::Tensor& images) {
+          return Take(piece, images);
+        });
   }
 
  private:
-  struct Running {
-    size_t worker = 0;
-    Batch batch;
-    ObjectRef<at::Tensor> images;
-  };
-
-  absl::Status StartWorkers() {
-    // No more than there is work for.
-    const size_t count =
-        std::min(static_cast<size_t>(options_.workers), waiting_.size());
+  absl::Status StartWorkers(int count) {
     std::vector<ObjectRef<void>> loading;
-    for (size_t i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i) {
       ActorOptions actor;
       actor.resources.cpu = options_.cpus_per_worker;
       actor.num_threads = 1;
@@ -163,7 +140,6 @@ class Distributor {
           model_.sizes(), options_.label, model_.weights));
       workers_.push_back(std::move(worker));
     }
-    alive_.assign(workers_.size(), true);
     for (size_t i = 0; i < workers_.size(); ++i) {
       const absl::Status started =
           workers_[i].WaitReady(options_.start_timeout);
@@ -174,59 +150,20 @@ class Distributor {
     return absl::OkStatus();
   }
 
-  // Gives batches to the workers that have room, one round at a time.
-  void Deal() {
-    std::vector<size_t> load(workers_.size());
-    for (const Running& running : running_) ++load[running.worker];
-    for (size_t room = 0; room < kBatchesPerWorker; ++room) {
-      for (size_t i = 0; i < workers_.size() && !waiting_.empty(); ++i) {
-        if (!alive_[i] || load[i] > room) continue;
-        ++load[i];
-        const Batch batch = waiting_.front();
-        waiting_.pop_front();
-        running_.push_back(
-            {.worker = i,
-             .batch = batch,
-             .images = workers_[i].Call<&GeneratorWorker::Generate>(
-                 options_.seed, batch.first, batch.count)});
-      }
-    }
-  }
-
-  absl::Status Take(const Running& done) {
-    const absl::StatusOr<at::Tensor> images = done.images.Get();
-    if (absl::IsUnavailable(images.status())) {
-      alive_[done.worker] = false;
-      waiting_.push_front(done.batch);
-      last_error_ = Annotate(
-          images.status(),
-          absl::StrCat("worker ", done.worker, ", the last one alive"));
-      return absl::OkStatus();
-    }
-    MR_RETURN_IF_ERROR(
-        Annotate(images.status(), absl::StrCat("worker ", done.worker)));
-    MR_RETURN_IF_ERROR(CheckImages(*images, done.batch));
-    return sink_.Write(done.batch.first, *images);
-  }
-
-  absl::Status CheckImages(const at::Tensor& images, const Batch& batch) const {
+  absl::Status Take(const Piece& piece, const at::Tensor& images) {
     const ImageShape& shape = model_.shape;
-    if (images.scalar_type() == at::kByte &&
-        images.sizes() == at::IntArrayRef({batch.count, shape.channels,
+    if (images.scalar_type() != at::kByte ||
+        images.sizes() != at::IntArrayRef({piece.count, shape.channels,
                                            shape.height, shape.width})) {
-      return absl::OkStatus();
+      return absl::InternalError("a worker returned images of another shape");
     }
-    return absl::InternalError("a worker returned images of another shape");
+    return sink_.Write(piece.first, images);
   }
 
   const GanModel& model_;
   const GenerationRunOptions& options_;
   ImageSink& sink_;
-  std::deque<Batch> waiting_;
   std::vector<ActorHandle<GeneratorWorker>> workers_;
-  std::vector<bool> alive_;  // By worker.
-  std::vector<Running> running_;
-  absl::Status last_error_ = absl::InternalError("no worker");
 };
 
 absl::Status Generate(const GanModel& model,
@@ -236,7 +173,13 @@ absl::Status Generate(const GanModel& model,
   const absl::Time start = absl::Now();
   ImageSink sink(model, options, bar);
   if (options.cluster.has_value()) {
-    MR_RETURN_IF_ERROR(Distributor(model, options, &sink).Run());
+    const absl::Status made = Distributor(model, options, &sink).Run();
+    if (absl::IsUnavailable(made)) {
+      return Annotate(made,
+                      absl::StrCat(sink.done(), " of ", options.num_images,
+                                   " images are in ", options.output));
+    }
+    MR_RETURN_IF_ERROR(made);
   } else {
     MR_RETURN_IF_ERROR(GenerateHere(model, options, &sink));
   }

@@ -36,10 +36,10 @@ struct GenerationRunOptions {
 //
 // Workers get the next batch when they are done with one, so slow ones do less;
 // the work of one that dies goes to the others. There are never more than two
-// batches a worker in memory.
+// batches a worker in memory, here and there.
 //
 // Errors: those of the folder and of writing; Unavailable when no worker is
-// left. Images written before an error stay.
+// left, with how many images there are. Images written before an error stay.
 absl::Status RunGeneration(const GanModel& model,
                            const GenerationRunOptions& options,
                            ProgressBar* bar);

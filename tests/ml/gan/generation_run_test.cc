@@ -4,7 +4,6 @@
 
 #include <signal.h>
 
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -40,6 +39,25 @@ class GenerationRunTest : public ::testing::Test {
     const absl::Status status = RunGeneration(model, options, &bar);
     std::fclose(text);
     return status;
+  }
+
+  // Waits for the first image, and kills so many living workers. Returns how
+  // many it has killed.
+  static int KillWorkers(const Cluster& connection, const std::string& output,
+                         int count) {
+    Eventually(
+        [&] { return std::filesystem::exists(output + "/image_0000.png"); });
+    int killed = 0;
+    const auto state = connection.GetState();
+    EXPECT_TRUE(state.ok()) << state.status();
+    if (!state.ok()) return 0;
+    for (const auto& actor : state->actors()) {
+      if (killed == count || actor.state() != v1::ACTOR_STATE_ALIVE) continue;
+      if (kill(static_cast<pid_t>(actor.pid()), SIGKILL) == 0) ++killed;
+    }
+    // Else this has tested nothing.
+    EXPECT_FALSE(std::filesystem::exists(output + "/grid.png"));
+    return killed;
   }
 
   static void ExpectSameFiles(const std::string& a, const std::string& b) {
@@ -110,33 +128,48 @@ TEST_F(GenerationRunTest, TheWorkOfADeadWorkerGoesToTheOthers) {
   GenerationRunOptions options = Options("survived");
   options.num_images = 4000;
   options.batch_size = 4;
-  ASSERT_EQ(Run(options), absl::OkStatus());
-
   TestCluster cluster;
   const Cluster connection = cluster.Connect();
+  options.cluster = connection;
+  options.workers = 1;
+  ASSERT_EQ(Run(options), absl::OkStatus());
+
   const std::string expected = options.output;
   options.output = ::testing::TempDir() + "/survivor";
-  options.cluster = connection;
-  options.workers = 2;
-  std::atomic<bool> killed = false;
-  std::thread killer([&] {
-    Eventually([&] {
-      return std::filesystem::exists(options.output + "/image_0000.png");
-    });
-    const auto state = connection.GetState();
-    for (const auto& actor : state->actors()) {
-      if (actor.state() != v1::ACTOR_STATE_ALIVE) continue;
-      killed = kill(static_cast<pid_t>(actor.pid()), SIGKILL) == 0;
-      break;
-    }
-    // Else this has tested nothing.
-    EXPECT_FALSE(std::filesystem::exists(options.output + "/grid.png"));
-  });
+  options.workers = 3;
+  int killed = 0;
+  std::thread killer(
+      [&] { killed = KillWorkers(connection, options.output, 1); });
   const absl::Status status = Run(options);
   killer.join();
   ASSERT_EQ(status, absl::OkStatus());
-  EXPECT_TRUE(killed);
+  EXPECT_EQ(killed, 1);
   ExpectSameFiles(expected, options.output);
+}
+
+TEST_F(GenerationRunTest, WithoutWorkersItSaysWhatThereIs) {
+  GenerationRunOptions options = Options("abandoned");
+  options.num_images = 4000;
+  options.batch_size = 4;
+  TestCluster cluster;
+  const Cluster connection = cluster.Connect();
+  options.cluster = connection;
+  options.workers = 2;
+  int killed = 0;
+  std::thread killer(
+      [&] { killed = KillWorkers(connection, options.output, 2); });
+  const absl::Status status = Run(options);
+  killer.join();
+  EXPECT_EQ(killed, 2);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(" of 4000 images are in " + options.output));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no worker is left"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the last one: worker "));
+  // Those that were made stay.
+  EXPECT_TRUE(std::filesystem::exists(options.output + "/image_0000.png"));
+  EXPECT_FALSE(std::filesystem::exists(options.output + "/grid.png"));
 }
 
 TEST_F(GenerationRunTest, WorkersRefuseWhatTheyCannotDo) {
