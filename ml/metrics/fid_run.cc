@@ -1,0 +1,311 @@
+#include "ml/metrics/fid_run.h"
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "ml/gan/deal_out.h"
+#include "ml/gan/piece_dealer.h"
+#include "ml/metrics/feature_statistics.h"
+#include "ml/metrics/frechet_distance.h"
+#include "ml/metrics/statistics_cache.h"
+#include "runtime/base/status_macros.h"
+
+namespace miniray::ml {
+namespace {
+
+// Generated images in a call: enough that what a result costs does not matter,
+// few enough that slow workers do not keep others waiting at the end.
+constexpr int64_t kPiece = 8 * FidWorker::kBatch;
+// How far workers may be ahead of the piece that is to be merged next.
+constexpr int64_t kWindowPerWorker = 4;
+
+// Shows how many images are done.
+class Progress {
+ public:
+  Progress(ProgressBar* bar, std::string what)
+      : bar_(*bar), what_(std::move(what)), start_(absl::Now()) {}
+
+  void Show(int64_t done, int64_t of) {
+    bar_.Update(
+        static_cast<double>(done) / static_cast<double>(of), what_,
+        absl::StrFormat("%d/%d  %.0f/s", done, of,
+                        static_cast<double>(done) / std::max(seconds(), 1e-9)));
+  }
+
+  double seconds() const { return absl::ToDoubleSeconds(absl::Now() - start_); }
+
+ private:
+  ProgressBar& bar_;
+  const std::string what_;
+  const absl::Time start_;
+};
+
+// Who computes statistics.
+class Team {
+ public:
+  virtual ~Team() = default;
+
+  virtual absl::StatusOr<std::string> Identity() = 0;
+  virtual absl::StatusOr<FeatureStatistics> Real(Progress* progress) = 0;
+  virtual absl::StatusOr<FeatureStatistics> Generated(Progress* progress) = 0;
+};
+
+// This process.
+class LocalTeam : public Team {
+ public:
+  explicit LocalTeam(const FidRunOptions& options) : options_(options) {}
+
+  absl::Status Start(const std::string& generator) {
+    MR_RETURN_IF_ERROR(worker_.LoadExtractor(options_.extractor));
+    return worker_.LoadGenerator(generator, "the generator");
+  }
+
+  absl::StatusOr<std::string> Identity() override {
+    return worker_.Identity(options_.data);
+  }
+
+  absl::StatusOr<FeatureStatistics> Real(Progress* progress) override {
+    worker_.set_on_progress(
+        [progress](int64_t done, int64_t of) { progress->Show(done, of); });
+    return worker_.RealStatistics(options_.data, 0, 1);
+  }
+
+  absl::StatusOr<FeatureStatistics> Generated(Progress* progress) override {
+    worker_.set_on_progress(
+        [progress](int64_t done, int64_t of) { progress->Show(done, of); });
+    return worker_.GeneratedStatistics(options_.seed, 0, options_.count);
+  }
+
+ private:
+  const FidRunOptions& options_;
+  FidWorker worker_;
+};
+
+// Merges statistics in the order of their pieces, so that rounding does not
+// depend on who is done first.
+class OrderedMerge {
+ public:
+  absl::Status Add(int64_t index, FeatureStatistics statistics) {
+    early_.emplace(index, std::move(statistics));
+    while (!early_.empty() && early_.begin()->first == next_) {
+      MR_RETURN_IF_ERROR(merged_.Merge(early_.begin()->second));
+      early_.erase(early_.begin());
+      ++next_;
+    }
+    return absl::OkStatus();
+  }
+
+  const FeatureStatistics& merged() const { return merged_; }
+
+ private:
+  FeatureStatistics merged_;
+  int64_t next_ = 0;
+  std::map<int64_t, FeatureStatistics> early_;
+};
+
+// Workers on a cluster.
+class ClusterTeam : public Team {
+ public:
+  explicit ClusterTeam(const FidRunOptions& options) : options_(options) {}
+  ~ClusterTeam() override {
+    for (const auto& worker : workers_) worker.Kill().IgnoreError();
+  }
+
+  absl::Status Start(const std::string& generator) {
+    std::vector<ObjectRef<void>> loading;
+    for (int i = 0; i < options_.workers; ++i) {
+      ActorOptions actor;
+      actor.resources.cpu = options_.cpus_per_worker;
+      MR_ASSIGN_OR_RETURN(ActorHandle<FidWorker> worker,
+                          options_.cluster->CreateActor<FidWorker>(actor));
+      loading.push_back(
+          worker.Call<&FidWorker::LoadExtractor>(options_.extractor));
+      loading.push_back(worker.Call<&FidWorker::LoadGenerator>(
+          generator, std::string("the generator")));
+      workers_.push_back(std::move(worker));
+    }
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const std::string name = absl::StrCat("worker ", i);
+      MR_RETURN_IF_ERROR(
+          Annotate(workers_[i].WaitReady(options_.start_timeout), name));
+      MR_RETURN_IF_ERROR(Annotate(loading[2 * i].Get(), name));
+      MR_RETURN_IF_ERROR(Annotate(loading[2 * i + 1].Get(), name));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Identity() override {
+    return workers_[0].Call<&FidWorker::Identity>(options_.data).Get();
+  }
+
+  absl::StatusOr<FeatureStatistics> Real(Progress* progress) override {
+    // A piece is a shard, which a worker holds in memory: one at a time.
+    const int shards = options_.workers;
+    PieceDealer dealer({.items = shards, .workers = shards, .per_worker = 1});
+    return Gather(&dealer, progress,
+                  [this, shards](int worker, const Piece& piece) {
+                    return at(worker).Call<&FidWorker::RealStatistics>(
+                        options_.data, static_cast<int>(piece.index), shards);
+                  });
+  }
+
+  absl::StatusOr<FeatureStatistics> Generated(Progress* progress) override {
+    PieceDealer dealer({.items = options_.count,
+                        .piece_size = kPiece,
+                        .workers = options_.workers,
+                        .window = kWindowPerWorker * options_.workers});
+    return Gather(&dealer, progress, [this](int worker, const Piece& piece) {
+      return at(worker).Call<&FidWorker::GeneratedStatistics>(
+          options_.seed, piece.first, piece.count);
+    });
+  }
+
+ private:
+  const ActorHandle<FidWorker>& at(int worker) const {
+    return workers_[static_cast<size_t>(worker)];
+  }
+
+  absl::StatusOr<FeatureStatistics> Gather(
+      PieceDealer* dealer, Progress* progress,
+      const std::function<ObjectRef<FeatureStatistics>(int, const Piece&)>&
+          call) {
+    OrderedMerge merge;
+    int64_t pieces = 0;
+    MR_RETURN_IF_ERROR(DealOut<FeatureStatistics>(
+        dealer, call,
+        [&](const Piece& piece, FeatureStatistics statistics) -> absl::Status {
+          progress->Show(++pieces, dealer->num_pieces());
+          return merge.Add(piece.index, std::move(statistics));
+        }));
+    return merge.merged();
+  }
+
+  const FidRunOptions& options_;
+  std::vector<ActorHandle<FidWorker>> workers_;
+};
+
+// Statistics of the real images: those in the cache, or new ones, which go
+// there.
+absl::StatusOr<FeatureStatistics> RealStatistics(const FidRunOptions& options,
+                                                 Team* team, ProgressBar* bar,
+                                                 bool* from_cache) {
+  std::string key;
+  if (!options.cache_dir.empty()) {
+    MR_ASSIGN_OR_RETURN(const std::string data, team->Identity());
+    key = absl::StrCat(data, "; ", ExtractorIdentity(options.extractor));
+    absl::StatusOr<FeatureStatistics> cached =
+        LoadStatistics(options.cache_dir, key);
+    if (cached.ok()) {
+      *from_cache = true;
+      bar->Print(absl::StrCat("Real images: ", cached->count, ", from ",
+                              StatisticsPath(options.cache_dir, key)));
+      return cached;
+    }
+    if (!absl::IsNotFound(cached.status())) {
+      bar->Print(absl::StrCat(
+          "Warning: statistics of an earlier run: ", cached.status().message(),
+          "; they are computed anew"));
+    }
+  }
+  Progress progress(bar, "real images");
+  MR_ASSIGN_OR_RETURN(FeatureStatistics statistics, team->Real(&progress));
+  bar->Print(absl::StrFormat("Real images: %d, %.1f s", statistics.count,
+                             progress.seconds()));
+  if (!options.cache_dir.empty()) {
+    const absl::Status stored =
+        StoreStatistics(options.cache_dir, key, statistics);
+    if (!stored.ok()) {
+      bar->Print(absl::StrCat("Warning: the statistics cannot be kept: ",
+                              stored.message()));
+    }
+  }
+  return statistics;
+}
+
+absl::StatusOr<std::unique_ptr<Team>> StartTeam(const GanModel& model,
+                                                const FidRunOptions& options) {
+  MR_ASSIGN_OR_RETURN(const std::string generator, SerializeGanModel(model));
+  if (!options.cluster.has_value()) {
+    auto team = std::make_unique<LocalTeam>(options);
+    MR_RETURN_IF_ERROR(team->Start(generator));
+    return team;
+  }
+  auto team = std::make_unique<ClusterTeam>(options);
+  MR_RETURN_IF_ERROR(team->Start(generator));
+  return team;
+}
+
+absl::StatusOr<Gaussian> GaussianOf(const FeatureStatistics& statistics,
+                                    absl::string_view whose) {
+  absl::StatusOr<at::Tensor> covariance = statistics.Covariance();
+  if (!covariance.ok()) return Annotate(covariance.status(), whose);
+  return Gaussian{.mean = statistics.mean,
+                  .covariance = *std::move(covariance)};
+}
+
+absl::StatusOr<FidResult> Run(const GanModel& model,
+                              const FidRunOptions& options, ProgressBar* bar) {
+  if (options.count < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a distance of ", options.count,
+                     " generated images; expected 2 or more"));
+  }
+  FidResult result;
+  {
+    // What is wrong with it is known before there are workers.
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<FeatureExtractor> extractor,
+                        FeatureExtractor::Create(options.extractor));
+    result.name = extractor->DistanceName();
+  }
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team,
+                      StartTeam(model, options));
+  MR_ASSIGN_OR_RETURN(
+      const FeatureStatistics real,
+      RealStatistics(options, team.get(), bar, &result.from_cache));
+  Progress progress(bar, "generated images");
+  MR_ASSIGN_OR_RETURN(const FeatureStatistics generated,
+                      team->Generated(&progress));
+  bar->Print(absl::StrFormat("Generated images: %d, %.1f s", generated.count,
+                             progress.seconds()));
+  result.real_images = real.count;
+  result.generated_images = generated.count;
+  result.features = generated.num_features();
+  const int64_t fewest = std::min(real.count, generated.count);
+  if (fewest <= result.features) {
+    bar->Print(absl::StrCat(
+        "Warning: ", fewest, " images for ", result.features,
+        " features: the distance is too large, and only to be compared with "
+        "others of as many images"));
+  }
+  MR_ASSIGN_OR_RETURN(const Gaussian a, GaussianOf(real, "real images"));
+  MR_ASSIGN_OR_RETURN(const Gaussian b,
+                      GaussianOf(generated, "generated images"));
+  MR_ASSIGN_OR_RETURN(result.distance, FrechetDistance(a, b));
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<FidResult> RunFid(const GanModel& model,
+                                 const FidRunOptions& options,
+                                 ProgressBar* bar) {
+  try {
+    return Run(model, options, bar);
+  } catch (const std::exception& error) {
+    // LibTorch adds a backtrace.
+    const std::string text = error.what();
+    return absl::InternalError(text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace miniray::ml
