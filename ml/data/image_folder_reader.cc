@@ -157,10 +157,10 @@ absl::Status ReadInto(const std::string& path,
 
 }  // namespace
 
-absl::StatusOr<ImageDataset> ReadImageFolder(const std::string& dir,
-                                             Split split,
-                                             const ImageFolderOptions& options,
-                                             const ShardSelection& selection) {
+absl::StatusOr<ImageFolder> ImageFolder::Open(const std::string& dir,
+                                              Split split,
+                                              const ImageFolderOptions& options,
+                                              const ShardSelection& selection) {
   if (options.size < 1 || options.size > kMaxSize) {
     return absl::InvalidArgumentError(
         absl::StrCat("images of ", options.size,
@@ -177,35 +177,75 @@ absl::StatusOr<ImageDataset> ReadImageFolder(const std::string& dir,
       const ShardRange range,
       SelectRange(static_cast<int64_t>(pictures.size()), selection));
 
+  ImageFolder images;
+  images.options_ = options;
   // Of all pictures, so that all shards number them alike.
   std::set<std::string> names;
   for (const Picture& picture : pictures) names.insert(picture.class_name);
-  ImageDataset dataset;
-  dataset.class_names.assign(names.begin(), names.end());
+  images.class_names_.assign(names.begin(), names.end());
   std::map<std::string, int64_t> numbers;
-  for (const std::string& name : dataset.class_names) {
+  for (const std::string& name : images.class_names_) {
     numbers.emplace(name, static_cast<int64_t>(numbers.size()));
   }
-  std::vector<int64_t> labels;
   for (int64_t i = range.begin; i < range.end; ++i) {
-    labels.push_back(numbers.at(pictures[i].class_name));
+    images.paths_.push_back((folder / pictures[i].path).string());
+    images.labels_.push_back(numbers.at(pictures[i].class_name));
   }
-  dataset.labels = at::tensor(labels);
+  return images;
+}
 
+absl::Status ImageFolder::Read(int64_t index, uint8_t* out) const {
+  return ReadInto(paths_[static_cast<size_t>(index)], options_, out);
+}
+
+absl::StatusOr<ImageBatch> ImageFolder::ReadBatch(
+    absl::Span<const int64_t> indices) const {
+  if (indices.empty()) {
+    return absl::InvalidArgumentError("a batch needs at least one index");
+  }
+  for (const int64_t index : indices) {
+    if (index < 0 || index >= size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "index ", index, " of a batch; expected 0 to ", size() - 1));
+    }
+  }
+  const auto count = static_cast<int64_t>(indices.size());
+  const int64_t bytes = options_.channels * options_.size * options_.size;
+  MR_ASSIGN_OR_RETURN(
+      const at::Tensor images,
+      AllocateBytes(count * bytes, absl::StrCat("a batch of ", count)));
+  std::vector<int64_t> labels;
+  for (int64_t b = 0; b < count; ++b) {
+    const int64_t index = indices[static_cast<size_t>(b)];
+    MR_RETURN_IF_ERROR(Read(index, images.data_ptr<uint8_t>() + b * bytes));
+    labels.push_back(labels_[static_cast<size_t>(index)]);
+  }
+  return ImageBatch{.images = images.view({count, options_.channels,
+                                           options_.size, options_.size}),
+                    .labels = at::tensor(labels)};
+}
+
+absl::StatusOr<ImageDataset> ReadImageFolder(const std::string& dir,
+                                             Split split,
+                                             const ImageFolderOptions& options,
+                                             const ShardSelection& selection) {
+  MR_ASSIGN_OR_RETURN(const ImageFolder folder,
+                      ImageFolder::Open(dir, split, options, selection));
+  ImageDataset dataset;
+  dataset.class_names = folder.class_names();
+  dataset.labels = at::tensor(folder.labels());
   const int64_t bytes = options.channels * options.size * options.size;
-  MR_ASSIGN_OR_RETURN(const at::Tensor images,
-                      AllocateBytes(range.size() * bytes,
-                                    absl::StrCat(range.size(), " images of ",
-                                                 folder.string())));
-  dataset.images =
-      images.view({range.size(), options.channels, options.size, options.size});
+  MR_ASSIGN_OR_RETURN(
+      const at::Tensor images,
+      AllocateBytes(folder.size() * bytes,
+                    absl::StrCat(folder.size(), " images of ", dir)));
+  dataset.images = images.view(
+      {folder.size(), options.channels, options.size, options.size});
   uint8_t* const out = images.data_ptr<uint8_t>();
   Failure failure;
-  at::parallel_for(0, range.size(), 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, folder.size(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && !failure.any(); ++i) {
-      const absl::Status status =
-          ReadInto((folder / pictures[range.begin + i].path).string(), options,
-                   out + i * bytes);
+      const absl::Status status = folder.Read(i, out + i * bytes);
       if (!status.ok()) failure.Report(status);
     }
   });

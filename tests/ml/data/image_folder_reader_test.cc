@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ml/data/batch_sampler.h"
 #include "ml/data/dataset_loader.h"
+#include "ml/data/image_dataset.h"
+#include "ml/data/prefetcher.h"
 #include "ml/image/png.h"
 #include "tests/ml/data/data_testutil.h"
 #include "tests/ml/image/jpeg_testutil.h"
@@ -129,6 +132,54 @@ TEST_F(ImageFolderTest, NamesTheFileThatCannotBeRead) {
                 .ok();
   }
   EXPECT_EQ(good, 1);
+}
+
+TEST_F(ImageFolderTest, BatchesAreReadWhenTheyAreAskedFor) {
+  for (int i = 0; i < 23; ++i) {
+    AddPng(absl::StrCat(i < 12 ? "a/" : "b/", i, ".png"), 10 * i);
+  }
+  ASSERT_OK_AND_ASSIGN(const ImageDataset whole,
+                       ReadImageFolder(root_, Split::kTrain, {.size = 4}));
+  ASSERT_OK_AND_ASSIGN(const ImageFolder folder,
+                       ImageFolder::Open(root_, Split::kTrain, {.size = 4}));
+  EXPECT_EQ(folder.size(), 23);
+  EXPECT_EQ(folder.class_names(), whole.class_names);
+  EXPECT_EQ(folder.labels(), ValuesOf(whole.labels));
+  ASSERT_OK_AND_ASSIGN(const BatchSampler sampler,
+                       BatchSampler::Create(folder.size(), 5, 1, false));
+  const EpochBatches batches = sampler.Epoch(0);
+  for (const int threads : {1, 3}) {
+    Prefetcher<ImageBatch> ahead(
+        batches.size(), [&](int64_t b) { return folder.ReadBatch(batches[b]); },
+        {.threads = threads});
+    for (int64_t b = 0; b < batches.size(); ++b) {
+      ASSERT_OK_AND_ASSIGN(const ImageBatch batch, ahead.Next());
+      ASSERT_OK_AND_ASSIGN(const ImageBatch expected,
+                           GatherBatch(whole, batches[b]));
+      EXPECT_TRUE(at::equal(batch.images, expected.images));
+      EXPECT_TRUE(at::equal(batch.labels, expected.labels));
+    }
+  }
+  ExpectError(folder.ReadBatch({}).status(), kInvalidArgument,
+              {"at least one"});
+  ExpectError(folder.ReadBatch({3, 23}).status(), kInvalidArgument,
+              {"index 23", "0 to 22"});
+}
+
+TEST_F(ImageFolderTest, ABadFileIsAnErrorOfItsBatch) {
+  AddPng("a/1.png", 10);
+  Add("b/2.png", "no PNG");
+  ASSERT_OK_AND_ASSIGN(const ImageFolder folder,
+                       ImageFolder::Open(root_, Split::kTrain, {.size = 4}));
+  ASSERT_EQ(folder.size(), 2);
+  for (int64_t i = 0; i < 2; ++i) {
+    const absl::Status status = folder.ReadBatch({i}).status();
+    if (folder.class_names()[folder.labels()[i]] == "a") {
+      EXPECT_TRUE(status.ok()) << status;
+    } else {
+      ExpectError(status, kDataLoss, {root_ + "/b/2.png"});
+    }
+  }
 }
 
 TEST_F(ImageFolderTest, SaysWhatBelongsThere) {
