@@ -40,9 +40,7 @@ absl::Status DealOut(PieceDealer* dealer, const Call& call, const Take& take) {
     }
     if (running.empty()) {
       return absl::UnavailableError(
-          absl::StrCat("no worker is left: all have died, before the work was "
-                       "done; the last "
-                       "one: ",
+          absl::StrCat("no worker is left, all have died; the last one: ",
                        last_death.message()));
     }
     std::vector<ObjectRef<Result>> results;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "ml/gan/architecture.h"
 #include "ml/gan/deal_out.h"
 #include "ml/gan/piece_dealer.h"
 #include "ml/metrics/feature_statistics.h"
@@ -35,11 +36,12 @@ class Progress {
   Progress(ProgressBar* bar, std::string what)
       : bar_(*bar), what_(std::move(what)), start_(absl::Now()) {}
 
-  void Show(int64_t done, int64_t of) {
-    bar_.Update(
-        static_cast<double>(done) / static_cast<double>(of), what_,
-        absl::StrFormat("%d/%d  %.0f/s", done, of,
-                        static_cast<double>(done) / std::max(seconds(), 1e-9)));
+  // fraction: of all of them. images: so many.
+  void Show(double fraction, int64_t images) {
+    bar_.Update(fraction, what_,
+                absl::StrFormat(
+                    "%d  %.0f/s", images,
+                    static_cast<double>(images) / std::max(seconds(), 1e-9)));
   }
 
   double seconds() const { return absl::ToDoubleSeconds(absl::Now() - start_); }
@@ -75,18 +77,22 @@ class LocalTeam : public Team {
   }
 
   absl::StatusOr<FeatureStatistics> Real(Progress* progress) override {
-    worker_.set_on_progress(
-        [progress](int64_t done, int64_t of) { progress->Show(done, of); });
+    ShowOn(progress);
     return worker_.RealStatistics(options_.data, 0, 1);
   }
 
   absl::StatusOr<FeatureStatistics> Generated(Progress* progress) override {
-    worker_.set_on_progress(
-        [progress](int64_t done, int64_t of) { progress->Show(done, of); });
+    ShowOn(progress);
     return worker_.GeneratedStatistics(options_.seed, 0, options_.count);
   }
 
  private:
+  void ShowOn(Progress* progress) {
+    worker_.set_on_progress([progress](int64_t done, int64_t of) {
+      progress->Show(static_cast<double>(done) / static_cast<double>(of), done);
+    });
+  }
+
   const FidRunOptions& options_;
   FidWorker worker_;
 };
@@ -181,10 +187,14 @@ class ClusterTeam : public Team {
           call) {
     OrderedMerge merge;
     int64_t pieces = 0;
+    int64_t images = 0;
     MR_RETURN_IF_ERROR(DealOut<FeatureStatistics>(
         dealer, call,
         [&](const Piece& piece, FeatureStatistics statistics) -> absl::Status {
-          progress->Show(++pieces, dealer->num_pieces());
+          images += statistics.count;
+          progress->Show(static_cast<double>(++pieces) /
+                             static_cast<double>(dealer->num_pieces()),
+                         images);
           return merge.Add(piece.index, std::move(statistics));
         }));
     return merge.merged();
@@ -195,14 +205,17 @@ class ClusterTeam : public Team {
 };
 
 // Statistics of the real images: those in the cache, or new ones, which go
-// there.
-absl::StatusOr<FeatureStatistics> RealStatistics(const FidRunOptions& options,
+// there. shape: of generated images.
+absl::StatusOr<FeatureStatistics> RealStatistics(const ImageShape& shape,
+                                                 const FidRunOptions& options,
                                                  Team* team, ProgressBar* bar,
                                                  bool* from_cache) {
   std::string key;
   if (!options.cache_dir.empty()) {
     MR_ASSIGN_OR_RETURN(const std::string data, team->Identity());
-    key = absl::StrCat(data, "; ", ExtractorIdentity(options.extractor));
+    // With the shape, so that those of images of another one are not found.
+    key = absl::StrCat(data, ", images of ", shape.ToString(), "; ",
+                       ExtractorIdentity(options.extractor));
     absl::StatusOr<FeatureStatistics> cached =
         LoadStatistics(options.cache_dir, key);
     if (cached.ok()) {
@@ -269,9 +282,9 @@ absl::StatusOr<FidResult> Run(const GanModel& model,
   }
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team,
                       StartTeam(model, options));
-  MR_ASSIGN_OR_RETURN(
-      const FeatureStatistics real,
-      RealStatistics(options, team.get(), bar, &result.from_cache));
+  MR_ASSIGN_OR_RETURN(const FeatureStatistics real,
+                      RealStatistics(model.shape, options, team.get(), bar,
+                                     &result.from_cache));
   Progress progress(bar, "generated images");
   MR_ASSIGN_OR_RETURN(const FeatureStatistics generated,
                       team->Generated(&progress));

@@ -165,6 +165,23 @@ TEST_F(FidRunTest, StatisticsOfRealImagesAreKept) {
   EXPECT_FALSE(scaled.from_cache);
 }
 
+TEST_F(FidRunTest, KeptStatisticsAreOfTheSameShape) {
+  FidRunOptions options = Options();
+  options.cache_dir = folder_ + "/cache";
+  ASSERT_TRUE(Run(options).ok());
+  // The extractor would bring any images to its size.
+  GanOptions large = SmallGanOptions();
+  large.shape = {1, 16, 16};
+  const GanModel model = {
+      .network = GanNetwork::kGenerator,
+      .latent_dim = large.latent_dim,
+      .shape = large.shape,
+      .weights = (*Gan::Create(large))->NetworkWeights(GanNetwork::kGenerator)};
+  ProgressBar bar({.draw = false});
+  ExpectError(RunFid(model, options, &bar).status(), kInvalidArgument,
+              {"tiny are 1x8x8", "the generator 1x16x16"});
+}
+
 TEST_F(FidRunTest, AFolderThatCannotBeWrittenIsNoError) {
   FidRunOptions options = Options();
   options.cache_dir = WriteTestFile(folder_, "file", "x") + "/cache";
