@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "ml/classify/classifier_file.h"
 #include "ml/data/augment.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/data/mix64.h"
+#include "ml/data/prefetcher.h"
+#include "ml/data/split.h"
 #include "runtime/base/status_macros.h"
 #include "train/sharding.h"
 
@@ -40,39 +44,83 @@ DatasetOptions SplitOptions(const ClassifierWorkerOptions& options,
 ClassifierWorker::ClassifierWorker(ClassifierWorkerOptions options)
     : options_(std::move(options)) {}
 
+int64_t ClassifierWorker::Images::size() const {
+  return folder.has_value() ? folder->size() : dataset.size();
+}
+
+absl::StatusOr<ImageBatch> ClassifierWorker::Images::Read(
+    absl::Span<const int64_t> items) const {
+  return folder.has_value() ? folder->ReadBatch(items)
+                            : GatherBatch(dataset, items);
+}
+
+absl::StatusOr<ClassifierWorker::Images> ClassifierWorker::LoadImages(
+    int shard_id, int num_shards, const train::Config& config) const {
+  MR_ASSIGN_OR_RETURN(train::Sharding sharding,
+                      train::ShardingFromConfig(config));
+  const DatasetOptions load = SplitOptions(options_, "train");
+  Images images;
+  if (!options_.lazy) {
+    MR_ASSIGN_OR_RETURN(images.dataset,
+                        LoadImageShard(load, sharding, shard_id, num_shards));
+    return images;
+  }
+  if (options_.dataset != "image-folder" || options_.data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("only an image-folder with its data_dir can stay on the "
+                     "disk (lazy), not '",
+                     options_.dataset, "'"));
+  }
+  MR_ASSIGN_OR_RETURN(const ImageFolder all,
+                      ImageFolder::Open(load.data_dir, Split::kTrain,
+                                        load.image_folder, load.selection));
+  sharding.labels = all.labels();
+  MR_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> items,
+      train::ShardItems(all.size(), shard_id, num_shards, sharding));
+  images.folder = all.Select(items);
+  return images;
+}
+
+ClassifierOptions ClassifierWorker::NetworkOptions(const Images& images) const {
+  ClassifierOptions network = {.network = options_.network,
+                               .hidden = options_.hidden};
+  if (images.folder.has_value()) {
+    network.channels = images.folder->options().channels;
+    network.height = images.folder->options().size;
+    network.width = images.folder->options().size;
+    network.classes = static_cast<int64_t>(images.folder->class_names().size());
+  } else {
+    network.channels = images.dataset.channels();
+    network.height = images.dataset.height();
+    network.width = images.dataset.width();
+    network.classes = images.dataset.num_classes();
+  }
+  return network;
+}
+
 absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
                                              const train::Config& config) {
-  MR_ASSIGN_OR_RETURN(const train::Sharding sharding,
-                      train::ShardingFromConfig(config));
-  MR_ASSIGN_OR_RETURN(ImageDataset dataset,
-                      LoadImageShard(SplitOptions(options_, "train"), sharding,
-                                     shard_id, num_shards));
+  MR_ASSIGN_OR_RETURN(Images images, LoadImages(shard_id, num_shards, config));
   MR_ASSIGN_OR_RETURN(
       BatchSampler sampler,
-      BatchSampler::Create(dataset.size(),
-                           std::min(options_.batch_size, dataset.size()),
+      BatchSampler::Create(images.size(),
+                           std::min(options_.batch_size, images.size()),
                            StreamSeed(options_.seed, Stream::kOrder, shard_id),
                            /*drop_last=*/true));
   if (classifier_ == nullptr) {
-    MR_ASSIGN_OR_RETURN(
-        classifier_,
-        Classifier::Create(
-            {.network = options_.network,
-             .channels = dataset.channels(),
-             .height = dataset.height(),
-             .width = dataset.width(),
-             .hidden = options_.hidden,
-             .classes = dataset.num_classes(),
-             .optimizer = options_.optimizer,
-             .momentum = options_.momentum,
-             .weight_decay = options_.weight_decay,
-             .lr = options_.lr,
-             .loop = options_.loop,
-             .device = options_.device,
-             .seed = StreamSeed(options_.seed, Stream::kWeights)}));
+    ClassifierOptions classifier = NetworkOptions(images);
+    classifier.optimizer = options_.optimizer;
+    classifier.momentum = options_.momentum;
+    classifier.weight_decay = options_.weight_decay;
+    classifier.lr = options_.lr;
+    classifier.loop = options_.loop;
+    classifier.device = options_.device;
+    classifier.seed = StreamSeed(options_.seed, Stream::kWeights);
+    MR_ASSIGN_OR_RETURN(classifier_, Classifier::Create(classifier));
     seen_ = classifier_.get();
   }
-  dataset_ = std::move(dataset);
+  images_ = std::move(images);
   sampler_ = std::move(sampler);
   shard_id_ = shard_id;
   return absl::OkStatus();
@@ -83,14 +131,24 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   const EpochBatches batches = sampler_->Epoch(epoch);
   const uint64_t seed = StreamSeed(options_.seed, Stream::kAugment, shard_id_) +
                         static_cast<uint64_t>(epoch);
-  classifier_->BeginEpoch(epoch, batches.size() * sampler_->batch_size());
-  for (int64_t b = 0; b < batches.size(); ++b) {
-    MR_ASSIGN_OR_RETURN(ImageBatch batch, GatherBatch(dataset_, batches[b]));
+  const auto read = [&](int64_t b) -> absl::StatusOr<ImageBatch> {
+    MR_ASSIGN_OR_RETURN(ImageBatch batch, images_.Read(batches[b]));
     if (options_.augment) {
       batch.images =
           FlipAndShift(batch.images, kUsualShift,
                        Mix64(Mix64(seed) + static_cast<uint64_t>(b)));
     }
+    return batch;
+  };
+  // From memory a batch comes at once.
+  std::unique_ptr<Prefetcher<ImageBatch>> ahead;
+  if (images_.folder.has_value()) {
+    ahead = std::make_unique<Prefetcher<ImageBatch>>(batches.size(), read);
+  }
+  classifier_->BeginEpoch(epoch, batches.size() * sampler_->batch_size());
+  for (int64_t b = 0; b < batches.size(); ++b) {
+    MR_ASSIGN_OR_RETURN(const ImageBatch batch,
+                        ahead != nullptr ? ahead->Next() : read(b));
     MR_RETURN_IF_ERROR(classifier_->TrainStep(batch).status());
   }
   return classifier_->EndEpoch();
@@ -132,17 +190,18 @@ absl::StatusOr<std::vector<std::string>> ClassifierWorker::BufferNames() const {
 
 absl::StatusOr<int64_t> ClassifierWorker::NumSamples() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  return dataset_.size();
+  return images_.size();
 }
 
 absl::StatusOr<std::string> ClassifierWorker::ModelFile() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  return SerializeClassifier({.network = options_.network,
-                              .channels = dataset_.channels(),
-                              .height = dataset_.height(),
-                              .width = dataset_.width(),
-                              .hidden = options_.hidden,
-                              .classes = dataset_.num_classes(),
+  const ClassifierOptions network = NetworkOptions(images_);
+  return SerializeClassifier({.network = network.network,
+                              .channels = network.channels,
+                              .height = network.height,
+                              .width = network.width,
+                              .hidden = network.hidden,
+                              .classes = network.classes,
                               .dataset = options_.dataset,
                               .weights = classifier_->Weights()});
 }

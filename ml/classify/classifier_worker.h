@@ -13,9 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ml/classify/classifier.h"
 #include "ml/data/batch_sampler.h"
 #include "ml/data/image_dataset.h"
+#include "ml/data/image_folder_reader.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/checkpoint.h"
@@ -33,6 +35,10 @@ struct ClassifierWorkerOptions {
   // Of an image-folder; see ImageFolderOptions.
   int64_t image_size = 64;
   int64_t image_channels = 3;
+  // Of an image-folder: pictures stay on the disk and are read by threads ahead
+  // of the step, each epoch anew. For more of them than memory holds; trains
+  // the same weights.
+  bool lazy = false;
   // See ClassifierOptions.
   std::string network = "cnn";
   int64_t hidden = 64;
@@ -48,7 +54,7 @@ struct ClassifierWorkerOptions {
   uint64_t seed = 1;  // The same for all workers of a run.
 };
 MINIRAY_STRUCT(ClassifierWorkerOptions, dataset, data_dir, limit, image_size,
-               image_channels, network, hidden, optimizer, lr, momentum,
+               image_channels, lazy, network, hidden, optimizer, lr, momentum,
                weight_decay, loop, device, batch_size, augment, seed);
 
 // Not thread-safe but for GetProgress. The same options and shard give the same
@@ -61,6 +67,7 @@ class ClassifierWorker {
   // decides which) and, the first time, makes the model.
   //
   // Errors: those of LoadImageDataset, train::ShardItems and Classifier.
+  // INVALID_ARGUMENT, `lazy` with a data set that is no image-folder.
   absl::Status LoadDataShard(int shard_id, int num_shards,
                              const train::Config& config);
 
@@ -95,11 +102,23 @@ class ClassifierWorker {
 
  private:
   absl::Status CheckLoaded() const;
+  // The worker's part of the training images: in memory, or on the disk.
+  struct Images {
+    ImageDataset dataset;
+    std::optional<ImageFolder> folder;  // In place of it.
+
+    int64_t size() const;
+    absl::StatusOr<ImageBatch> Read(absl::Span<const int64_t> items) const;
+  };
+  absl::StatusOr<Images> LoadImages(int shard_id, int num_shards,
+                                    const train::Config& config) const;
+  // What the network depends on.
+  ClassifierOptions NetworkOptions(const Images& images) const;
 
   const ClassifierWorkerOptions options_;
-  ImageDataset dataset_;
+  Images images_;
   int shard_id_ = 0;
-  std::optional<BatchSampler> sampler_;  // Set together with dataset_.
+  std::optional<BatchSampler> sampler_;  // Set together with images_.
   std::unique_ptr<Classifier> classifier_;
   // classifier_, once it is there: for GetProgress.
   std::atomic<const Classifier*> seen_ = nullptr;

@@ -194,6 +194,17 @@ absl::StatusOr<ImageFolder> ImageFolder::Open(const std::string& dir,
   return images;
 }
 
+ImageFolder ImageFolder::Select(absl::Span<const int64_t> items) const {
+  ImageFolder selected;
+  selected.options_ = options_;
+  selected.class_names_ = class_names_;
+  for (const int64_t item : items) {
+    selected.paths_.push_back(paths_[static_cast<size_t>(item)]);
+    selected.labels_.push_back(labels_[static_cast<size_t>(item)]);
+  }
+  return selected;
+}
+
 absl::Status ImageFolder::Read(int64_t index, uint8_t* out) const {
   return ReadInto(paths_[static_cast<size_t>(index)], options_, out);
 }

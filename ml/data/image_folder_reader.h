@@ -52,6 +52,10 @@ class ImageFolder {
       const ImageFolderOptions& options = {},
       const ShardSelection& selection = {});
 
+  // Returns those of the pictures, in that order. REQUIRES: each is in
+  // [0, size()).
+  ImageFolder Select(absl::Span<const int64_t> items) const;
+
   int64_t size() const { return static_cast<int64_t>(paths_.size()); }
   const ImageFolderOptions& options() const { return options_; }
   const std::vector<std::string>& class_names() const { return class_names_; }

@@ -22,6 +22,10 @@ ABSL_FLAG(std::string, network, "cnn", "mlp, cnn or resnet20");
 ABSL_FLAG(std::string, dataset, "fashion-mnist",
           "fashion-mnist, mnist, cifar10, image-folder or synthetic");
 ABSL_FLAG(std::string, data_dir, "", "where it is on the workers' machines");
+ABSL_FLAG(
+    bool, lazy, false,
+    "pictures of an image-folder stay on the disk, and are read by threads "
+    "ahead of each step");
 ABSL_FLAG(std::string, save, "",
           "file for the trained classifier, for fid --features; empty: none");
 
@@ -72,10 +76,11 @@ int main(int argc, char** argv) {
       .summary = "Trains an image classifier.",
       .groups = {{"Flags",
                   {"workers", "epochs", "limit", "network", "dataset",
-                   "data_dir", "save"}}}};
+                   "data_dir", "lazy", "save"}}}};
   if (auto code = miniray::ml::ParseCommandLine(help, argc, argv)) return *code;
   ClassifierWorkerOptions data = {.dataset = absl::GetFlag(FLAGS_dataset),
                                   .limit = absl::GetFlag(FLAGS_limit),
+                                  .lazy = absl::GetFlag(FLAGS_lazy),
                                   .network = absl::GetFlag(FLAGS_network)};
   // From where this program was started, not from where a daemon was.
   if (const std::string dir = absl::GetFlag(FLAGS_data_dir); !dir.empty()) {

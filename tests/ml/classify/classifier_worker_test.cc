@@ -1,11 +1,15 @@
 #include "ml/classify/classifier_worker.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "ATen/ops/equal.h"
+#include "ATen/ops/full.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ml/image/png.h"
 #include "tests/ml/data/data_testutil.h"
 #include "train/merge_metrics.h"
 
@@ -114,6 +118,71 @@ TEST(ClassifierWorkerTest, GoesOnFromACheckpoint) {
   ASSERT_TRUE(other.LoadCheckpoint(files).ok());
   ASSERT_TRUE(other.TrainEpoch(1).ok());
   ExpectSameWeights(one, other);
+}
+
+// Writes 24 pictures of two classes.
+std::string MakePictures() {
+  const std::string root = MakeTestFolder();
+  for (int i = 0; i < 24; ++i) {
+    const std::string folder =
+        absl::StrCat(root, "/train/", i % 2 == 0 ? "even" : "odd");
+    std::filesystem::create_directories(folder);
+    EXPECT_TRUE(WritePng(absl::StrCat(folder, "/", i, ".png"),
+                         at::full({3, 8, 8}, 10 * i, at::kByte))
+                    .ok());
+  }
+  return root;
+}
+
+TEST(ClassifierWorkerTest, PicturesThatStayOnTheDiskTrainTheSame) {
+  ClassifierWorkerOptions options = Small();
+  options.dataset = "image-folder";
+  options.data_dir = MakePictures();
+  options.limit = 0;
+  options.image_size = 8;
+  options.batch_size = 4;
+  options.augment = true;
+  for (const char* sharding : {"contiguous", "by_class", "shuffled"}) {
+    train::Config config;
+    config.Set("sharding", std::string(sharding));
+    options.lazy = false;
+    ClassifierWorker in_memory(options);
+    options.lazy = true;
+    ClassifierWorker on_disk(options);
+    for (ClassifierWorker* worker : {&in_memory, &on_disk}) {
+      ASSERT_EQ(worker->LoadDataShard(1, 2, config), absl::OkStatus());
+      EXPECT_EQ(*worker->NumSamples(), 12);
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        ASSERT_TRUE(worker->TrainEpoch(epoch).ok());
+      }
+    }
+    ExpectSameWeights(in_memory, on_disk);
+    EXPECT_TRUE(on_disk.ModelFile().ok());
+  }
+}
+
+TEST(ClassifierWorkerTest, APictureThatCannotBeReadIsAnErrorOfTheEpoch) {
+  ClassifierWorkerOptions options = Small();
+  options.dataset = "image-folder";
+  options.data_dir = MakePictures();
+  options.limit = 0;
+  options.image_size = 8;
+  options.batch_size = 4;
+  options.lazy = true;
+  ClassifierWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1, {}), absl::OkStatus());
+  ASSERT_TRUE(worker.TrainEpoch(0).ok());
+  const std::string bad =
+      WriteTestFile(options.data_dir + "/train/even", "4.png", "no PNG");
+  ExpectError(worker.TrainEpoch(1).status(), absl::StatusCode::kDataLoss,
+              {bad});
+}
+
+TEST(ClassifierWorkerTest, OnlyFoldersOfPicturesStayOnTheDisk) {
+  ClassifierWorkerOptions options = Small();
+  options.lazy = true;
+  ExpectError(ClassifierWorker(options).LoadDataShard(0, 1, {}),
+              kInvalidArgument, {"image-folder", "'synthetic'"});
 }
 
 TEST(ClassifierWorkerTest, AugmentationChangesWhatIsTrained) {
