@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace miniray::ml {
@@ -13,6 +14,8 @@ constexpr int64_t kSmallestDcganMap = 4;
 constexpr int64_t kLargestDcganMap = 7;
 constexpr int64_t kFewestDcganChannels = 64;
 constexpr int64_t kMostDcganChannels = 512;
+
+constexpr size_t kNameInMessage = 80;  // Bytes of a name from a file.
 
 // Lists the tensors of layers, one after the other.
 class LayerList {
@@ -170,7 +173,9 @@ absl::StatusOr<GanArchitecture> ParseGanArchitecture(absl::string_view name) {
     if (name == GanArchitectureName(architecture)) return architecture;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("the architecture is '", name, "'; expected mlp or dcgan"));
+      absl::StrCat("the architecture is '",
+                   absl::Utf8SafeCHexEscape(name.substr(0, kNameInMessage)),
+                   "'; expected mlp or dcgan"));
 }
 
 absl::string_view GanNetworkName(GanNetwork network) {
@@ -222,10 +227,16 @@ absl::Status ValidateGanSizes(const GanSizes& sizes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "there are ", sizes.classes, " classes; expected 0 to ", kMaxClasses));
   }
-  if (sizes.architecture == GanArchitecture::kDcgan) {
-    return DcganStagesFor(shape).status();
+  switch (sizes.architecture) {
+    case GanArchitecture::kMlp:
+      return absl::OkStatus();
+    case GanArchitecture::kDcgan:
+      return DcganStagesFor(shape).status();
   }
-  return absl::OkStatus();
+  // From the wire, it may be any number.
+  return absl::InvalidArgumentError(
+      absl::StrCat("the architecture is ", static_cast<int>(sizes.architecture),
+                   "; expected mlp or dcgan"));
 }
 
 int GanLayerCount(GanNetwork network, const GanSizes& sizes) {

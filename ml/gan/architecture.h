@@ -102,7 +102,8 @@ absl::string_view GanNetworkName(GanNetwork network);
 
 // Errors: InvalidArgument for latent_dim outside [1, kMaxLatentDim], a size
 // below 1, C other than 1 or 3 (a picture is grey or RGB), D above
-// kMaxImageSize, or classes outside [0, kMaxClasses]; those of DcganStagesFor.
+// kMaxImageSize, classes outside [0, kMaxClasses], or an architecture that
+// there is not; those of DcganStagesFor.
 absl::Status ValidateGanSizes(const GanSizes& sizes);
 
 // Returns the number of layers in a network, those without tensors included:

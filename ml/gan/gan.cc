@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <iterator>
 #include <string>
 #include <tuple>
@@ -43,7 +44,7 @@ class FreezeParameters {
   std::vector<torch::Tensor> parameters_;
 };
 
-// Gives a module's buffers back, at its end, what they held.
+// Gives a module's buffers back, at its end, what they held; not after Forget.
 class KeepBuffers {
  public:
   explicit KeepBuffers(std::vector<torch::Tensor> buffers)
@@ -53,10 +54,24 @@ class KeepBuffers {
     }
   }
   ~KeepBuffers() {
-    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(before_[i]);
+    try {
+      for (size_t i = 0; i < buffers_.size(); ++i) {
+        // Past autograd's versions: a backward pass that is still to come has
+        // saved BatchNorm's statistics and wants them unchanged, though in
+        // training mode it makes no use of them.
+        buffers_[i].variable_data().copy_(before_[i]);
+      }
+    } catch (const std::exception&) {
+      // The device is lost; the error of the step says so.
+    }
   }
   KeepBuffers(const KeepBuffers&) = delete;
   KeepBuffers& operator=(const KeepBuffers&) = delete;
+
+  void Forget() {
+    buffers_.clear();
+    before_.clear();
+  }
 
  private:
   std::vector<torch::Tensor> buffers_;
@@ -160,22 +175,27 @@ class TorchGan final : public Gan {
         !labels.defined() || (labels.dim() == 1 && labels.size(0) == batch &&
                               labels.scalar_type() == at::kLong),
         "expected int64 labels [", batch, "]");
-    return Annotate(
-        discriminator_loop_
-            ->Step(batch,
-                   [&] {
-                     const torch::Tensor noise =
-                         torch::randn({batch, options_.latent_dim}, random_)
-                             .to(device_);  // [B, Z]
-                     labels_ = labels.defined() ? labels.to(device_) : labels;
-                     fake_ = generator_->forward(noise, labels_);
-                     return DiscriminatorLoss(
-                         options_.loss,
-                         LogitsOfBoth(real.to(device_), fake_.detach()),
-                         options_.label_smoothing);
-                   })
-            .status(),
-        "discriminator");
+    // A pass that overflows leaves NaN in running statistics, where it would
+    // stay for good though no step is taken. Where images are not finite, the
+    // loss is not, so that it answers for both networks.
+    KeepBuffers keep_generator(generator_->buffers());
+    KeepBuffers keep_discriminator(discriminator_->buffers());
+    const absl::StatusOr<train::StepResult> step =
+        discriminator_loop_->Step(batch, [&] {
+          const torch::Tensor noise =
+              torch::randn({batch, options_.latent_dim}, random_)
+                  .to(device_);  // [B, Z]
+          labels_ = labels.defined() ? labels.to(device_) : labels;
+          fake_ = generator_->forward(noise, labels_);
+          return DiscriminatorLoss(
+              options_.loss, LogitsOfBoth(real.to(device_), fake_.detach()),
+              options_.label_smoothing);
+        });
+    if (step.ok() && std::isfinite(step->loss)) {
+      keep_generator.Forget();
+      keep_discriminator.Forget();
+    }
+    return Annotate(step.status(), "discriminator");
   }
 
   absl::Status GeneratorStep() override {
@@ -278,7 +298,10 @@ class TorchGan final : public Gan {
           "the checkpoint is of a training ",
           ema_.is_empty() ? "with" : "without",
           " an average of the generator (", kEmaFile, "), and ema_decay is ",
-          options_.ema_decay, "; go on with the ema_decay that it began with"));
+          options_.ema_decay,
+          ema_.is_empty() ? "; go on with the ema_decay (--ema-decay) that it "
+                            "began with"
+                          : "; go on with ema_decay 0 (no --ema-decay)"));
     }
     MR_RETURN_IF_ERROR(train::LoadTraining(files, Parts()).status());
     MR_RETURN_IF_ERROR(
@@ -340,14 +363,15 @@ class TorchGan final : public Gan {
   // labels: [2B, 1].
   torch::Tensor LogitsOfBoth(const torch::Tensor& real,
                              const torch::Tensor& fake) {
-    if (options_.architecture == GanArchitecture::kDcgan) {
-      // BatchNorm looks at a batch as a whole, which is to be of one kind.
-      // Source: Chintala et al., "How to train a GAN?", 2016, point 4.
-      return torch::cat({Logits(real, labels_), Logits(fake, labels_)});
+    if (options_.architecture == GanArchitecture::kMlp) {
+      // One pass: an mlp treats each image by itself.
+      return Logits(
+          torch::cat({real, fake}),
+          labels_.defined() ? torch::cat({labels_, labels_}) : labels_);
     }
-    // One pass: an mlp treats each image by itself.
-    return Logits(torch::cat({real, fake}),
-                  labels_.defined() ? torch::cat({labels_, labels_}) : labels_);
+    // BatchNorm looks at a batch as a whole, which is to be of one kind.
+    // Source: Chintala et al., "How to train a GAN?", 2016, point 4.
+    return torch::cat({Logits(real, labels_), Logits(fake, labels_)});
   }
 
   // Takes the step that the generator has taken since the last call, if it has,
@@ -390,6 +414,13 @@ absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
   if (!std::isfinite(options.lr) || options.lr <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "lr is ", options.lr, "; expected a finite number above 0"));
+  }
+  // From the wire, it may be any number.
+  if (options.loss != GanLoss::kNonSaturating &&
+      options.loss != GanLoss::kHinge) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the loss is ", static_cast<int>(options.loss),
+        ", which there is not; expected that of non_saturating or hinge"));
   }
   if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
     return absl::InvalidArgumentError(

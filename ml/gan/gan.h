@@ -65,9 +65,9 @@ struct GanOptions {
 class Gan {
  public:
   // Errors: those of ValidateGanSizes, train::ChooseDevice and TrainLoop;
-  // InvalidArgument for an lr that is not above 0 and finite, or a
-  // label_smoothing outside [0, 1), or above 0 with the hinge loss, or an
-  // ema_decay outside [0, 1).
+  // InvalidArgument for an lr that is not above 0 and finite, a loss that there
+  // is not, or a label_smoothing outside [0, 1), or above 0 with the hinge
+  // loss, or an ema_decay outside [0, 1).
   static absl::StatusOr<std::unique_ptr<Gan>> Create(const GanOptions& options);
 
   virtual ~Gan() = default;
@@ -94,7 +94,8 @@ class Gan {
   // labels: int64 [B] in [0, K), of the real images and, so that the classes
   //   are as frequent, of those to be generated; undefined without classes.
   // Errors: of TrainLoop::Step, with the network; ABORTED, a loss or gradient
-  // that is not finite.
+  // that is not finite. A discriminator's step whose loss is not finite leaves
+  // BatchNorm's statistics of both networks as they were, error or not.
   // Throws c10::Error for another shape or dtype, or a GeneratorStep that does
   // not follow a DiscriminatorStep.
   virtual absl::Status DiscriminatorStep(const at::Tensor& real,

@@ -18,8 +18,9 @@ std::string Prefix(GanNetwork network) {
 }
 
 NamedTensors WithPrefix(absl::string_view prefix, NamedTensors tensors) {
-  for (auto& [name, tensor] : tensors)
+  for (auto& [name, tensor] : tensors) {
     name.insert(0, prefix.data(), prefix.size());
+  }
   return tensors;
 }
 

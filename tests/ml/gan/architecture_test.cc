@@ -206,6 +206,18 @@ TEST(ArchitectureTest, NamesOfArchitectures) {
               HasSubstr("'cnn'; expected mlp or dcgan"));
 }
 
+TEST(ArchitectureTest, RefusesAnArchitectureThatThereIsNot) {
+  for (const int number : {-1, 2, std::numeric_limits<int>::max()}) {
+    GanSizes sizes = Mlp(kCifar10);
+    sizes.architecture = static_cast<GanArchitecture>(number);
+    const absl::Status status = ValidateGanSizes(sizes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()), "the architecture is " +
+                                                 std::to_string(number) +
+                                                 "; expected mlp or dcgan");
+  }
+}
+
 TEST(ArchitectureTest, RefusesSizesThatNoModelHas) {
   for (const int64_t classes :
        {int64_t{-1}, kMaxClasses + 1, std::numeric_limits<int64_t>::max()}) {

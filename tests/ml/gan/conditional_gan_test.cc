@@ -42,6 +42,32 @@ TEST(ConditionalGanTest, LabelsTrainTheEmbeddingsOfBothNetworks) {
   }
 }
 
+TEST(ConditionalGanTest, AccumulatesAndTrainsInBfloat16) {
+  GanOptions options = SmallGanOptions();
+  options.classes = 4;
+  options.loop.accumulate = 2;
+  options.loop.precision = train::Precision::kBfloat16;
+  auto gan = MakeGan(options);
+  const NamedTensors before = Copy(gan->Weights());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(gan->TrainStep(SmallImages(8, i), SmallLabels(8, i)),
+              absl::OkStatus());
+    const NamedTensors now = gan->Weights();
+    int embeddings = 0;
+    for (size_t t = 0; t < now.size(); ++t) {
+      EXPECT_TRUE(now[t].second.isfinite().all().item().toBool())
+          << now[t].first;
+      if (now[t].first.find("embedding") == std::string::npos) continue;
+      ++embeddings;
+      // Every second batch is a step, of weights in float32.
+      EXPECT_EQ(now[t].second.equal(before[t].second), i == 0) << now[t].first;
+      EXPECT_EQ(now[t].second.scalar_type(), at::kFloat);
+    }
+    EXPECT_EQ(embeddings, 2);
+  }
+  EXPECT_EQ(gan->EndEpoch()->at("samples"), 32);
+}
+
 TEST(ConditionalGanTest, TheGeneratorLearnsWhichLabelIsWhat) {
   GanOptions options = SmallGanOptions();
   options.classes = 4;

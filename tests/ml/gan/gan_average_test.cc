@@ -153,11 +153,13 @@ TEST(GanAverageTest, GoesOnFromACheckpointBitByBit) {
   EXPECT_TRUE(Equal(resumed->Weights(), gan->Weights()));
 
   auto plain = MakeGan(SmallGanOptions());
-  EXPECT_THAT(std::string(plain->LoadState(*files).message()),
-              HasSubstr("of a training with an average"));
+  const std::string with(plain->LoadState(*files).message());
+  EXPECT_THAT(with, HasSubstr("of a training with an average"));
+  EXPECT_THAT(with, HasSubstr("the ema_decay (--ema-decay) that it began"));
   ASSERT_EQ(plain->EndEpoch().status(), absl::OkStatus());
-  EXPECT_THAT(std::string(gan->LoadState(*plain->SaveState()).message()),
-              HasSubstr("of a training without an average"));
+  const std::string without(gan->LoadState(*plain->SaveState()).message());
+  EXPECT_THAT(without, HasSubstr("of a training without an average"));
+  EXPECT_THAT(without, HasSubstr("go on with ema_decay 0 (no --ema-decay)"));
 }
 
 }  // namespace

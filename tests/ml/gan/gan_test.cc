@@ -401,6 +401,14 @@ TEST(GanTest, RefusesBadOptions) {
   EXPECT_THAT(std::string(Gan::Create(options).status().message()),
               HasSubstr("label_smoothing is 0.1 with the hinge loss"));
   options = good;
+  options.loss = static_cast<GanLoss>(2);
+  EXPECT_THAT(std::string(Gan::Create(options).status().message()),
+              HasSubstr("the loss is 2, which there is not"));
+  options = good;
+  options.architecture = static_cast<GanArchitecture>(2);
+  EXPECT_THAT(std::string(Gan::Create(options).status().message()),
+              HasSubstr("the architecture is 2; expected mlp or dcgan"));
+  options = good;
   options.latent_dim = 0;
   EXPECT_FALSE(Gan::Create(options).ok());
   options = good;
