@@ -213,15 +213,16 @@ absl::StatusOr<at::Tensor> GanWorker::SampleImages(uint64_t seed,
         count, " samples are asked for; expected 1 to ", kMaxSamples));
   }
   const GanSizes sizes = gan_->options().sizes();
+  NamedTensors weights = gan_->EmaWeights();
+  if (weights.empty()) weights = gan_->NetworkWeights(GanNetwork::kGenerator);
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<ImageGenerator> generator,
-      ImageGenerator::Create(
-          {.network = GanNetwork::kGenerator,
-           .latent_dim = sizes.latent_dim,
-           .shape = sizes.shape,
-           .architecture = sizes.architecture,
-           .classes = sizes.classes,
-           .weights = SelectTrainedGenerator(gan_->Weights())}));
+      ImageGenerator::Create({.network = GanNetwork::kGenerator,
+                              .latent_dim = sizes.latent_dim,
+                              .shape = sizes.shape,
+                              .architecture = sizes.architecture,
+                              .classes = sizes.classes,
+                              .weights = std::move(weights)}));
   return ToUint8(generator->Generate(seed, 0, count));
 }
 

@@ -129,8 +129,8 @@ class GanWorker {
 
   // Returns the first images of the sequence that `seed` names, made with the
   // generator as it is now, or its average if there is one: uint8
-  // [count, C, H, W]. See ImageGenerator. Changes nothing, random numbers
-  // included.
+  // [count, C, H, W]. See ImageGenerator. Changes nothing, LibTorch's random
+  // numbers included, which are part of a checkpoint.
   //
   // Errors: InvalidArgument for a count outside [1, kMaxSamples].
   absl::StatusOr<at::Tensor> SampleImages(uint64_t seed, int64_t count) const;

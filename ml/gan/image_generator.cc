@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <random>
 
 #include "ATen/CPUGeneratorImpl.h"
@@ -19,12 +20,23 @@ double DrawUnit(std::mt19937_64& random) {
   return static_cast<double>((random() >> 11) + 1) * 0x1p-53;
 }
 
+at::Tensor StateOf(at::Generator& random) {
+  const std::lock_guard<std::mutex> lock(random.mutex());
+  return random.get_state();
+}
+
+void SetStateOf(at::Generator& random, const at::Tensor& state) {
+  const std::lock_guard<std::mutex> lock(random.mutex());
+  random.set_state(state);
+}
+
 class TorchImageGenerator final : public ImageGenerator {
  public:
   TorchImageGenerator(const GanModel& model, std::optional<int64_t> label)
       : latent_dim_(model.latent_dim),
         shape_(model.shape),
         classes_(model.classes),
+        block_size_(BlockSize(model.sizes())),
         label_(label),
         generator_(model.sizes(), at::make_generator<at::CPUGeneratorImpl>()) {
     const torch::NoGradGuard no_grad;
@@ -43,10 +55,11 @@ class TorchImageGenerator final : public ImageGenerator {
     const int64_t end = first + count;
     torch::Tensor images =
         torch::empty({count, shape_.channels, shape_.height, shape_.width});
-    for (int64_t block = first - first % kBlock; block < end; block += kBlock) {
+    for (int64_t block = first - first % block_size_; block < end;
+         block += block_size_) {
       const torch::Tensor& part = Block(seed, block);
       const int64_t from = std::max(first, block);
-      const int64_t to = std::min(end, block + kBlock);
+      const int64_t to = std::min(end, block + block_size_);
       images.slice(0, from - first, to - first)
           .copy_(part.slice(0, from - block, to - block));
     }
@@ -54,34 +67,35 @@ class TorchImageGenerator final : public ImageGenerator {
   }
 
  private:
-  // Returns images [first, first + kBlock). The last block is kept, for callers
-  // that want it in small pieces.
+  // Returns images [first, first + block_size_). The last block is kept, for
+  // callers that want it in small pieces.
   const torch::Tensor& Block(uint64_t seed, int64_t first) {
     if (!block_.defined() || seed != block_seed_ || first != block_first_) {
       block_ = generator_->forward(
-          GeneratorNoise(seed, first, kBlock, latent_dim_), Labels(first));
+          GeneratorNoise(seed, first, block_size_, latent_dim_), Labels(first));
       block_seed_ = seed;
       block_first_ = first;
     }
     return block_;
   }
 
-  // Of images [first, first + kBlock); undefined without classes.
+  // Of images [first, first + block_size_); undefined without classes.
   torch::Tensor Labels(int64_t first) const {
     if (classes_ == 0) return {};
     if (label_.has_value()) {
-      return torch::full({kBlock}, *label_, torch::kLong);
+      return torch::full({block_size_}, *label_, torch::kLong);
     }
-    return torch::arange(first, first + kBlock, torch::kLong)
+    return torch::arange(first, first + block_size_, torch::kLong)
         .remainder(classes_);
   }
 
   const int64_t latent_dim_;
   const ImageShape shape_;
   const int64_t classes_;
+  const int64_t block_size_;
   const std::optional<int64_t> label_;
   Generator generator_;
-  torch::Tensor block_;  // [kBlock, C, H, W] or undefined.
+  torch::Tensor block_;  // [block_size_, C, H, W] or undefined.
   uint64_t block_seed_ = 0;
   int64_t block_first_ = 0;
 };
@@ -107,6 +121,13 @@ at::Tensor GeneratorNoise(uint64_t seed, int64_t first, int64_t count,
   return noise;
 }
 
+int64_t ImageGenerator::BlockSize(const GanSizes& sizes) {
+  if (sizes.architecture == GanArchitecture::kMlp) return kBlock;
+  constexpr int64_t kPixels = kBlock * 128 * 128;
+  return std::clamp<int64_t>(kPixels / (sizes.shape.height * sizes.shape.width),
+                             1, kBlock);
+}
+
 absl::StatusOr<std::unique_ptr<ImageGenerator>> ImageGenerator::Create(
     const GanModel& model, std::optional<int64_t> label) {
   if (model.network != GanNetwork::kGenerator) {
@@ -123,7 +144,12 @@ absl::StatusOr<std::unique_ptr<ImageGenerator>> ImageGenerator::Create(
             ? "has no classes"
             : absl::StrCat("has classes 0 to ", model.classes - 1)));
   }
-  return std::make_unique<TorchImageGenerator>(model, label);
+  // LibTorch's modules draw first weights from it, which are never seen.
+  at::Generator random = at::detail::getDefaultCPUGenerator();
+  const at::Tensor state = StateOf(random);
+  auto generator = std::make_unique<TorchImageGenerator>(model, label);
+  SetStateOf(random, state);
+  return generator;
 }
 
 }  // namespace miniray::ml

@@ -9,6 +9,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
+#include "ml/gan/architecture.h"
 #include "ml/gan/model_file.h"
 
 namespace miniray::ml {
@@ -26,6 +27,9 @@ at::Tensor GeneratorNoise(uint64_t seed, int64_t first, int64_t count,
 // Not thread-safe.
 class ImageGenerator {
  public:
+  // Leaves LibTorch's default random numbers as they were: a training may be
+  // drawing from them.
+  //
   // model: a generator's.
   // label: of all images, in [0, K) of a model with classes; without one, image
   //   i is of class i mod K.
@@ -44,12 +48,17 @@ class ImageGenerator {
   //
   // An image is the same, bit by bit, whatever part of the sequence it is
   // computed with: matrix products round differently for different numbers of
-  // rows, so the network always runs on whole blocks of kBlock images that
+  // rows, so the network always runs on whole blocks of BlockSize images that
   // begin at a multiple of it. For the same reason callers keep to one number
   // of threads. REQUIRES: first >= 0, count >= 0.
   virtual at::Tensor Generate(uint64_t seed, int64_t first, int64_t count) = 0;
 
   static constexpr int64_t kBlock = 64;
+
+  // Returns kBlock; of a dcgan's images above 128 x 128, whose maps take memory
+  // by the pixel, as many as have the pixels of 64 of those, and at least one.
+  // REQUIRES: ValidateGanSizes(sizes).ok().
+  static int64_t BlockSize(const GanSizes& sizes);
 
  protected:
   ImageGenerator() = default;

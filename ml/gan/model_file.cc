@@ -28,6 +28,7 @@ using torch::serialize::OutputArchive;
 
 constexpr int64_t kVersion = 2;
 constexpr size_t kNamesInMessage = 20;
+constexpr size_t kTextInMessage = 80;  // Bytes of what a file says.
 
 std::string Format(GanNetwork network) {
   return absl::StrCat("miniray.gan.", GanNetworkName(network));
@@ -93,8 +94,9 @@ c10::IValue Value(InputArchive& archive, const std::string& key) {
   return value;
 }
 
-// Returns a copy of the tensor named `name`, or an undefined tensor. One that
-// reaches beyond its memory (LibTorch does not look) is left out, too.
+// Returns the tensor named `name`, or an undefined tensor. One that reaches
+// beyond its memory (LibTorch does not look) is left out, too. Its memory is
+// the archive's, which other tensors may share.
 at::Tensor ReadTensor(InputArchive& root, const std::string& name) {
   const std::vector<std::string> path = SplitName(name);
   std::vector<InputArchive> opened(path.size() - 1);
@@ -111,15 +113,27 @@ at::Tensor ReadTensor(InputArchive& root, const std::string& name) {
           tensor.storage().nbytes()) {
     return {};
   }
-  return tensor.detach().clone();
+  return tensor.detach();
+}
+
+absl::Status CheckNameCount(size_t names, int64_t classes) {
+  if (names == 0 || static_cast<int64_t>(names) == classes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there are ", names, " names for ", classes, " classes"));
+}
+
+absl::Status CheckClassName(const std::string& name) {
+  if (name.size() <= kMaxClassNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a class has a name of more than ", kMaxClassNameBytes, " bytes"));
 }
 
 absl::Status CheckClassNames(const GanModel& model) {
-  if (!model.class_names.empty() &&
-      static_cast<int64_t>(model.class_names.size()) != model.classes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there are ", model.class_names.size(), " names for ",
-                     model.classes, " classes"));
+  MR_RETURN_IF_ERROR(CheckNameCount(model.class_names.size(), model.classes));
+  for (const std::string& name : model.class_names) {
+    MR_RETURN_IF_ERROR(CheckClassName(name));
   }
   return absl::OkStatus();
 }
@@ -131,7 +145,8 @@ absl::Status CheckModel(const GanModel& model, absl::string_view whose) {
                       whose);
 }
 
-// Reads what version 2 has besides.
+// Reads what version 2 has besides. Looks before it copies: a small file can
+// refer to one long name many times.
 absl::Status ParseClasses(InputArchive& archive, GanModel* model) {
   const c10::IValue architecture = Value(archive, "architecture");
   const c10::IValue classes = Value(archive, "classes");
@@ -143,13 +158,17 @@ absl::Status ParseClasses(InputArchive& archive, GanModel* model) {
   MR_ASSIGN_OR_RETURN(model->architecture,
                       ParseGanArchitecture(architecture.toStringRef()));
   model->classes = classes.toInt();
-  for (const c10::IValue& name : names.toListRef()) {
+  MR_RETURN_IF_ERROR(ValidateGanSizes(model->sizes()));
+  const c10::ArrayRef<c10::IValue> list = names.toListRef();
+  MR_RETURN_IF_ERROR(CheckNameCount(list.size(), model->classes));
+  for (const c10::IValue& name : list) {
     if (!name.isString()) {
       return absl::DataLossError("its class_names are no strings");
     }
+    MR_RETURN_IF_ERROR(CheckClassName(name.toStringRef()));
     model->class_names.push_back(name.toStringRef());
   }
-  return CheckClassNames(*model);
+  return absl::OkStatus();
 }
 
 // May throw what LibTorch throws.
@@ -161,8 +180,13 @@ absl::StatusOr<GanModel> Parse(const std::string& bytes, GanNetwork network) {
   if (!format.isString() || format.toStringRef() != Format(network)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "it holds ",
-        format.isString() ? absl::StrCat("'", format.toStringRef(), "'")
-                          : "something else",
+        format.isString()
+            ? absl::StrCat("'",
+                           absl::Utf8SafeCHexEscape(
+                               absl::string_view(format.toStringRef())
+                                   .substr(0, kTextInMessage)),
+                           "'")
+            : "something else",
         "; expected '", Format(network), "'"));
   }
   const c10::IValue version = Value(archive, "version");
@@ -197,6 +221,8 @@ absl::StatusOr<GanModel> Parse(const std::string& bytes, GanNetwork network) {
   }
   const absl::Status fits = CheckModel(model, "its weights");
   if (!fits.ok()) return absl::DataLossError(fits.message());
+  // Only now: as large as the sizes say, and no two in the same memory.
+  for (auto& [name, tensor] : model.weights) tensor = tensor.clone();
   return model;
 }
 

@@ -9,13 +9,15 @@
 // and with version 2
 //   architecture "mlp" or "dcgan"
 //   classes      K, or 0
-//   class_names  the names of labels 0 to K - 1; or []
+//   class_names  the names of labels 0 to K - 1, of at most
+//                kMaxClassNameBytes; or []
 // so that torch::serialize::InputArchive, torch::jit::load and Python's
 // torch.jit.load can read it too.
 
 #ifndef MINIRAY_ML_GAN_MODEL_FILE_H_
 #define MINIRAY_ML_GAN_MODEL_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +29,8 @@
 #include "runtime/tensor/tensor_codec.h"
 
 namespace miniray::ml {
+
+inline constexpr size_t kMaxClassNameBytes = 4096;
 
 struct GanModel {
   GanNetwork network = GanNetwork::kGenerator;

@@ -238,7 +238,9 @@ TEST(GanWorkerTest, SamplesAreOfTheAverageAndChangeNothing) {
             absl::StatusCode::kFailedPrecondition);
   ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
   ASSERT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+  const train::CheckpointFiles saved = *worker.SaveCheckpoint();
   const at::Tensor images = *worker.SampleImages(1, 4);
+  EXPECT_TRUE(*worker.SaveCheckpoint() == saved);
   EXPECT_EQ(images.scalar_type(), at::kByte);
   EXPECT_EQ(images.sizes(), at::IntArrayRef({4, 3, 32, 32}));
   EXPECT_TRUE(images.equal(*worker.SampleImages(1, 4)));

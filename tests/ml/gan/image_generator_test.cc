@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ATen/CPUGeneratorImpl.h"
 #include "ATen/ops/cat.h"
 #include "ATen/ops/equal.h"
 #include "gmock/gmock.h"
@@ -79,6 +80,32 @@ TEST(ImageGeneratorTest, UsesTheTrainedStatistics) {
   }
   EXPECT_FALSE(
       images.equal((*ImageGenerator::Create(model))->Generate(1, 0, 4)));
+}
+
+TEST(ImageGeneratorTest, LeavesTheRandomNumbersOfLibTorchAlone) {
+  const GanModel model = SmallGenerator();
+  const at::Generator random = at::detail::getDefaultCPUGenerator();
+  const at::Tensor before = random.get_state();
+  auto generator = *ImageGenerator::Create(model);
+  EXPECT_EQ(generator->Generate(1, 0, 4).size(0), 4);
+  EXPECT_TRUE(before.equal(random.get_state()));
+}
+
+TEST(ImageGeneratorTest, LargeImagesOfADcganComeInSmallerBlocks) {
+  const auto block = [](GanArchitecture architecture, int64_t side) {
+    const GanSizes sizes = {.latent_dim = 1,
+                            .shape = {1, side, side},
+                            .architecture = architecture};
+    EXPECT_EQ(ValidateGanSizes(sizes), absl::OkStatus()) << side;
+    return ImageGenerator::BlockSize(sizes);
+  };
+  // 2^20 pixels: 64 images of 128 x 128, 40 of 160 x 160, ...
+  EXPECT_EQ(block(GanArchitecture::kDcgan, 28), 64);
+  EXPECT_EQ(block(GanArchitecture::kDcgan, 128), 64);
+  EXPECT_EQ(block(GanArchitecture::kDcgan, 160), 40);
+  EXPECT_EQ(block(GanArchitecture::kDcgan, 256), 16);
+  EXPECT_EQ(block(GanArchitecture::kDcgan, 1024), 1);
+  EXPECT_EQ(block(GanArchitecture::kMlp, 1024), 64);
 }
 
 GanModel ConditionalGenerator(GanArchitecture architecture) {

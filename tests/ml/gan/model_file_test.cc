@@ -182,6 +182,20 @@ TEST(ModelFileTest, RefusesToSaveWhatCouldNotBeLoaded) {
   model.class_names = {"cat"};
   EXPECT_EQ(SerializeGanModel(model).status().code(),
             absl::StatusCode::kInvalidArgument);
+  GanOptions options = SmallGanOptions();
+  options.classes = 1;
+  model = SmallGenerator(options);
+  model.class_names = {std::string(kMaxClassNameBytes, 'x')};
+  const absl::StatusOr<std::string> longest = SerializeGanModel(model);
+  ASSERT_EQ(longest.status(), absl::OkStatus());
+  EXPECT_EQ(ParseGenerator(*longest)->class_names, model.class_names);
+  model.class_names[0] += 'x';
+  EXPECT_THAT(std::string(SerializeGanModel(model).status().message()),
+              HasSubstr("a name of more than 4096 bytes"));
+  model = SmallGenerator();
+  model.architecture = static_cast<GanArchitecture>(2);
+  EXPECT_EQ(SerializeGanModel(model).status().code(),
+            absl::StatusCode::kInvalidArgument);
   model = SmallGenerator();
   model.architecture = GanArchitecture::kDcgan;
   EXPECT_EQ(SerializeGanModel(model).status().code(),

@@ -330,6 +330,12 @@ TEST(ModelFileTest, RefusesArchivesOfSomethingElse) {
   number.write("format", c10::IValue(5));
   ExpectRefused(Bytes(number), "it holds something else");
 
+  // What a file says does not write to the terminal.
+  torch::serialize::OutputArchive text;
+  text.write("format", c10::IValue("a\nb\x1b" + std::string(100, 'z')));
+  ExpectRefused(Bytes(text), "it holds 'a\\nb\\x1b" + std::string(76, 'z') +
+                                 "'; expected 'miniray.gan.generator'");
+
   std::ostringstream tensor;
   torch::save(torch::ones({3}), tensor);
   ExpectRefused(tensor.str(), "it holds something else");
@@ -424,6 +430,36 @@ TEST(ModelFileTest, ChecksWhatAnArchiveSaysAboutItself) {
   ExpectRefused(ArchiveWith({.module = false}), "it has no module 'generator'");
 }
 
+TEST(ModelFileTest, TensorsThatShareMemoryInAnArchiveAreApartAfterwards) {
+  Generator generator(Mlp(16, kSmallShape), Random(1));
+  {
+    const torch::NoGradGuard no_grad;
+    auto buffers = generator->named_buffers();
+    buffers["layers.2.running_mean"].set_data(buffers["layers.2.running_var"]);
+  }
+  torch::serialize::OutputArchive archive;
+  archive.write("format", c10::IValue("miniray.gan.generator"));
+  archive.write("version", c10::IValue(int64_t{1}));
+  archive.write("latent_dim", c10::IValue(int64_t{16}));
+  archive.write("image_shape", c10::IValue(std::vector<int64_t>{1, 8, 8}));
+  torch::serialize::OutputArchive module(archive.compilation_unit());
+  generator->save(module);
+  archive.write("generator", module);
+  absl::StatusOr<GanModel> model =
+      ParseGanModel(Bytes(archive), GanNetwork::kGenerator, "g.pt");
+  ASSERT_EQ(model.status(), absl::OkStatus());
+  const auto tensor = [&](const std::string& wanted) {
+    for (const auto& [name, each] : model->weights) {
+      if (name == wanted) return each;
+    }
+    return at::Tensor();
+  };
+  const at::Tensor mean = tensor("layers.2.running_mean");
+  ASSERT_TRUE(mean.equal(torch::ones({256})));
+  mean.zero_();
+  EXPECT_TRUE(tensor("layers.2.running_var").equal(torch::ones({256})));
+}
+
 TEST(ModelFileTest, ChecksWhatVersion2SaysBesides) {
   const Metadata good = {.version = 2,
                          .sizes = WithClasses(Mlp(16, kSmallShape), 2),
@@ -444,6 +480,9 @@ TEST(ModelFileTest, ChecksWhatVersion2SaysBesides) {
   bad = good;
   bad.architecture = "rnn";
   ExpectRefused(ArchiveWith(bad), "'rnn'; expected mlp or dcgan");
+  bad.architecture = "r\nnn" + std::string(100, 'n');
+  ExpectRefused(ArchiveWith(bad),
+                "is 'r\\n" + std::string(78, 'n') + "'; expected mlp or dcgan");
   bad = good;
   bad.architecture = "dcgan";
   ExpectRefused(ArchiveWith(bad), "its weights: layers.0.weight");
@@ -454,14 +493,23 @@ TEST(ModelFileTest, ChecksWhatVersion2SaysBesides) {
   bad = good;
   bad.class_names = std::vector<std::string>{"cat"};
   ExpectRefused(ArchiveWith(bad), "1 names for 2 classes");
+  bad.class_names = std::vector<std::string>(1000, "cat");
+  ExpectRefused(ArchiveWith(bad), "1000 names for 2 classes");
   bad.class_names = std::vector<int64_t>{1, 2};
   ExpectRefused(ArchiveWith(bad), "class_names are no strings");
+  bad.class_names =
+      std::vector<std::string>{"cat", std::string(kMaxClassNameBytes + 1, 'x')};
+  ExpectRefused(ArchiveWith(bad), "a class has a name of more than 4096 bytes");
   bad = good;
   bad.class_names = std::vector<std::string>{};
   for (const int64_t classes : {int64_t{-1}, int64_t{1} << 40}) {
     bad.classes = classes;
     ExpectRefused(ArchiveWith(bad), "classes; expected 0 to");
   }
+  bad.classes = int64_t{0};
+  bad.class_names = std::vector<std::string>{"cat"};
+  ExpectRefused(ArchiveWith(bad), "1 names for 0 classes");
+  bad.class_names = std::vector<std::string>{};
   bad.classes = int64_t{3};
   ExpectRefused(ArchiveWith(bad),
                 "embedding.weight is Float [2, 32]; expected Float [3, 32]");
