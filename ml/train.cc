@@ -77,7 +77,7 @@ ABSL_FLAG(int64_t, limit, 0, "use only the first N images; 0: all");
 ABSL_FLAG(int64_t, image_size, 64,
           "height and width that the pictures of an image-folder are brought "
           "to");
-ABSL_FLAG(int64_t, image_channels, 3, "of an image-folder; 1: grey");
+ABSL_FLAG(int64_t, image_channels, 3, "of an image-folder: 3, or 1 for grey");
 
 ABSL_FLAG(int64_t, workers, 4, "worker processes");
 ABSL_FLAG(int64_t, sync_interval, 5,
@@ -325,9 +325,12 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
     return Annotate(architecture.status(), "--architecture");
   }
   worker.architecture = *architecture;
-  if (worker.architecture == GanArchitecture::kDcgan &&
-      worker.dataset == "image-folder") {
+  if (worker.dataset == "image-folder") {
     // Of other data sets the workers know the sizes, once they have read them.
+    if (worker.image_channels != 1 && worker.image_channels != 3) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--image-channels is ", worker.image_channels, "; expected 1 or 3"));
+    }
     MR_RETURN_IF_ERROR(Annotate(
         ValidateGanSizes({.latent_dim = worker.latent_dim,
                           .shape = {worker.image_channels, worker.image_size,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -143,15 +144,47 @@ absl::Status SaveResult(const TrainingRunOptions& options,
   return absl::OkStatus();
 }
 
+// LibTorch adds a backtrace, which is left out.
+absl::Status StatusOf(const std::exception& error) {
+  const std::string text = error.what();
+  return absl::InternalError(text.substr(0, text.find('\n')));
+}
+
+// A worker's samples. Its memory may be too small for them: that is no end of
+// training.
+absl::StatusOr<at::Tensor> SamplesOf(const GanWorker& worker, int64_t images) {
+  try {
+    return worker.SampleImages(kSampleSeed, images);
+  } catch (const std::exception& error) {
+    return StatusOf(error);
+  }
+}
+
+absl::Status WritePicture(const SampleWriter& writer, int epoch,
+                          const at::Tensor& images, int columns) {
+  try {
+    return writer.Write(epoch, images, columns);
+  } catch (const std::exception& error) {
+    return StatusOf(error);
+  }
+}
+
 // Pictures while training goes on: what fails is a warning.
 void WriteSamples(const SampleWriter& writer, int epoch,
                   const absl::StatusOr<at::Tensor>& images, int columns,
                   ProgressBar* bar) {
   const absl::Status written =
-      images.ok() ? writer.Write(epoch, *images, columns) : images.status();
+      images.ok() ? WritePicture(writer, epoch, *images, columns)
+                  : images.status();
   if (written.ok()) return;
   bar->Print(absl::StrCat("Warning: no picture after epoch ", epoch + 1,
                           " (training goes on): ", written.message()));
+}
+
+void PrintAverageWarning(const TrainingRunOptions& options, int64_t images,
+                         ProgressBar* bar) {
+  const std::string warning = AverageWarning(options, images);
+  if (!warning.empty()) bar->Print(warning);
 }
 
 std::string DataText(const TrainingRunOptions& options, int64_t images,
@@ -226,6 +259,7 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
   bar->Print(absl::StrCat(DataText(options, shard.images, shard.shape()),
                           ", in this process, ", options.threads,
                           options.threads == 1 ? " thread" : " threads"));
+  PrintAverageWarning(options, shard.images, bar);
   std::unique_ptr<ProgressWatcher> watcher;
   if (bar->draws()) {
     watcher = std::make_unique<ProgressWatcher>(
@@ -244,8 +278,7 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
     reporter.AfterEpoch(epoch, metrics->at("g_loss"), metrics->at("d_loss"),
                         metrics->at("images"), metrics->at("seconds"), "");
     if (samples.IsDue(epoch)) {
-      WriteSamples(samples, epoch,
-                   worker.SampleImages(kSampleSeed, grid.images), grid.columns,
+      WriteSamples(samples, epoch, SamplesOf(worker, grid.images), grid.columns,
                    bar);
     }
   }
@@ -325,6 +358,10 @@ class ReportingTrainer : public GanTrainer {
                      options().sync_interval == 1
                          ? "epoch"
                          : absl::StrCat(options().sync_interval, " epochs")));
+    // Not again where all workers are made anew.
+    if (!std::exchange(warned_, true)) {
+      PrintAverageWarning(run_, shard_.images, &reporter_.bar());
+    }
     if (reporter_.bar().draws()) {
       watcher_ = std::make_unique<ProgressWatcher>(
           [this] { return WorkerProgress(kPollInterval); }, &reporter_);
@@ -336,6 +373,7 @@ class ReportingTrainer : public GanTrainer {
   Reporter& reporter_;
   absl::Status status_;
   GanShard shard_;
+  bool warned_ = false;
   std::unique_ptr<ProgressWatcher> watcher_;  // Null unless somebody looks.
 };
 
@@ -393,10 +431,29 @@ absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar) {
     return options.distributed ? RunDistributed(options, bar)
                                : RunSingle(options, bar);
   } catch (const std::exception& error) {
-    // LibTorch adds a backtrace.
-    const std::string text = error.what();
-    return absl::InternalError(text.substr(0, text.find('\n')));
+    return StatusOf(error);
   }
+}
+
+std::string AverageWarning(const TrainingRunOptions& options, int64_t images) {
+  constexpr double kMostLeft = 0.05;       // What passes without a word,
+  constexpr double kSuggestedLeft = 0.01;  // and what is proposed.
+  const double decay = options.worker.ema_decay;
+  const int64_t batches = images / std::min(options.worker.batch_size, images);
+  const double steps =
+      std::ceil(static_cast<double>(batches) /
+                static_cast<double>(options.worker.loop.accumulate)) *
+      options.epochs;
+  const double left = std::pow(decay, steps);
+  if (left < kMostLeft) return "";
+  const double better = std::pow(kSuggestedLeft, 1 / std::max(steps, 1.0));
+  // Two digits of what it lacks to 1: 0.46, 0.954, 0.99954.
+  const int digits =
+      std::max(2, 1 + static_cast<int>(std::ceil(-std::log10(1 - better))));
+  return absl::StrFormat(
+      "Warning: the generator's average will still be %.0f%% initial weights "
+      "after %.0f %s; take a smaller --ema-decay, such as %.*f",
+      100 * left, steps, steps == 1 ? "step" : "steps", digits, better);
 }
 
 }  // namespace miniray::ml

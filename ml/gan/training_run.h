@@ -3,6 +3,7 @@
 #ifndef MINIRAY_ML_GAN_TRAINING_RUN_H_
 #define MINIRAY_ML_GAN_TRAINING_RUN_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,7 +36,8 @@ struct TrainingRunOptions {
 //
 // With sample_every, samples/epoch-0005.png and so on, of the generator of
 // worker 0, are written while training goes on: to the run folder, or to
-// save_dir where there is none. One that cannot be written is a warning.
+// save_dir where there is none. One that cannot be made or written is a
+// warning.
 //
 // Prints a line an epoch and, at the end, where the files are.
 //
@@ -45,6 +47,12 @@ struct TrainingRunOptions {
 // CANCELLED, a signal has ended training early, with a checkpoint; nothing is
 // in save_dir then.
 absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar);
+
+// Returns a line for a run that is too short for its ema_decay: the average
+// would be, to a twentieth or more, the initial weights. Else empty.
+//
+// images: of one worker, >= 1.
+std::string AverageWarning(const TrainingRunOptions& options, int64_t images);
 
 }  // namespace miniray::ml
 

@@ -104,6 +104,10 @@ TEST_F(GanProgramsTest, ConditionalDcganGeneratesByClass) {
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_TRUE(std::filesystem::exists(models + "/samples/epoch-0002.png"));
   EXPECT_FALSE(std::filesystem::exists(models + "/samples/epoch-0001.png"));
+  // Two epochs of four batches: 0.9^8 = 0.43, and 0.01^(1/8) = 0.562.
+  EXPECT_THAT(trained.out,
+              HasSubstr("average will still be 43% initial weights after 8 "
+                        "steps; take a smaller --ema-decay, such as 0.56\n"));
 
   const auto generate = [&](const std::string& name,
                             const std::vector<std::string>& flags) {
@@ -326,6 +330,12 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Train({"--architecture=dcgan", "--dataset=image-folder",
                        "--data-dir=x", "--image-size=50"}),
                 2, "nearest: 48 and 56");
+  ExpectOneLine(
+      Train({"--dataset=image-folder", "--data-dir=x", "--image-channels=2"}),
+      2, "--image-channels is 2; expected 1 or 3");
+  ExpectOneLine(
+      Train({"--dataset=image-folder", "--data-dir=x", "--image-size=2000"}), 2,
+      "--image-size: images are 3x2000x2000 values");
   ExpectOneLine(Train({"--ema-decay=1"}), 2, "--ema-decay is 1");
   ExpectOneLine(Train({"--sample-every=-1"}), 2, "--sample-every is -1");
   ExpectOneLine(Train({"--loss=wgan"}), 2,

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ATen/Parallel.h"
+#include "ATen/TensorOperators.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ml/gan/gan_tensors.h"
@@ -191,6 +193,46 @@ TEST_F(GanTrainerTest, AConditionalDcganIsSavedAsItsAverage) {
   EXPECT_TRUE(Equal(SelectTrainedGenerator(weights), average.weights));
   EXPECT_FALSE(
       Equal(SelectNetwork(GanNetwork::kGenerator, weights), average.weights));
+}
+
+TEST_F(GanTrainerTest, AServerOptimizerLeavesTheAverageAtTheMean) {
+  GanWorkerOptions options = TinyOptions();
+  options.ema_decay = 0.5;
+  train::TrainerOptions with_optimizer = Options(1);
+  with_optimizer.sync_strategy = "fedadam";
+  GanTrainer trainer(with_optimizer, options);
+  ASSERT_EQ(trainer.Train({.epochs = 1}).status(), absl::OkStatus());
+  const NamedTensors synced = *trainer.PullWeights();
+
+  // The same workers in this process, with as many threads as theirs.
+  at::set_num_threads(1);
+  std::vector<NamedTensors> own;
+  for (const int id : {0, 1}) {
+    options.worker_id = id;
+    GanWorker worker(options);
+    ASSERT_EQ(worker.LoadDataShard(id, 2), absl::OkStatus());
+    ASSERT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+    own.push_back(Copy(*worker.GetWeights()));
+  }
+  ASSERT_EQ(synced.size(), own[0].size());
+  bool stepped = false;
+  int averages = 0;
+  for (size_t i = 0; i < synced.size(); ++i) {
+    const auto& [name, tensor] = synced[i];
+    ASSERT_EQ(name, own[0][i].first);
+    if (tensor.scalar_type() != at::kFloat) continue;
+    const at::Tensor mean = (own[0][i].second + own[1][i].second) / 2;
+    const bool is_mean = tensor.allclose(mean, 1e-5, 1e-7);
+    if (name.starts_with("generator_ema.")) {
+      EXPECT_TRUE(is_mean) << name;
+      ++averages;
+    } else if (name.ends_with(".weight")) {
+      stepped |= !is_mean;
+    }
+  }
+  EXPECT_GT(averages, 0);
+  // What is not a buffer was moved by the optimizer.
+  EXPECT_TRUE(stepped);
 }
 
 TEST_F(GanTrainerTest, ErrorsOfWorkersNameThem) {
