@@ -207,6 +207,22 @@ absl::StatusOr<BatchFile> OpenBatch(const fs::path& path) {
   return file;
 }
 
+absl::StatusOr<std::vector<BatchFile>> OpenBatches(const fs::path& folder,
+                                                   Split split) {
+  std::vector<BatchFile> files;
+  for (const std::string& name : SplitFiles(split)) {
+    MR_ASSIGN_OR_RETURN(BatchFile file, OpenBatch(folder / name));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+int64_t TotalOf(const std::vector<BatchFile>& files) {
+  int64_t total = 0;
+  for (const BatchFile& file : files) total += file.records;
+  return total;
+}
+
 absl::StatusOr<std::vector<std::string>> ReadMetaFile(const fs::path& folder) {
   const fs::path path = folder / kMetaFile;
   if (!Exists(path)) return OfficialClassNames();
@@ -222,14 +238,9 @@ absl::StatusOr<ImageDataset> ReadFolder(const fs::path& folder, Split split,
                                         const ShardSelection& selection) {
   ImageDataset dataset;
   MR_ASSIGN_OR_RETURN(dataset.class_names, ReadMetaFile(folder));
-  std::vector<BatchFile> files;
-  int64_t total = 0;
-  for (const std::string& name : SplitFiles(split)) {
-    MR_ASSIGN_OR_RETURN(BatchFile file, OpenBatch(folder / name));
-    total += file.records;
-    files.push_back(std::move(file));
-  }
-  MR_ASSIGN_OR_RETURN(const ShardRange range, SelectRange(total, selection));
+  MR_ASSIGN_OR_RETURN(std::vector<BatchFile> files, OpenBatches(folder, split));
+  MR_ASSIGN_OR_RETURN(const ShardRange range,
+                      SelectRange(TotalOf(files), selection));
   MR_RETURN_IF_ERROR(Allocate(range.size(), &dataset));
   int64_t first = 0;
   for (BatchFile& file : files) {
@@ -350,6 +361,16 @@ absl::StatusOr<ImageDataset> ReadCifar10Binary(
     return ReadFolder(files, split, selection);
   }
   return ReadArchive(files.string(), split, selection);
+}
+
+absl::StatusOr<int64_t> CountUnpackedCifar10(const std::string& dir,
+                                             Split split) {
+  MR_ASSIGN_OR_RETURN(const fs::path path, FindFiles(dir, split));
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return 0;
+  MR_ASSIGN_OR_RETURN(const std::vector<BatchFile> files,
+                      OpenBatches(path, split));
+  return TotalOf(files);
 }
 
 }  // namespace miniray::ml

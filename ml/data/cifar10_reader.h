@@ -11,6 +11,7 @@
 #ifndef MINIRAY_ML_DATA_CIFAR10_READER_H_
 #define MINIRAY_ML_DATA_CIFAR10_READER_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,12 @@ namespace miniray::ml {
 // or has a wrong checksum anywhere); InvalidArgument for a bad selection.
 absl::StatusOr<ImageDataset> ReadCifar10Binary(
     const std::string& dir, Split split, const ShardSelection& selection = {});
+
+// Returns how many images unpacked files have of a split, by their sizes; 0 if
+// there is only the archive, of which each shard costs as much as all of it.
+// Errors: as above.
+absl::StatusOr<int64_t> CountUnpackedCifar10(const std::string& dir,
+                                             Split split);
 
 }  // namespace miniray::ml
 

@@ -13,11 +13,13 @@
 #define MINIRAY_ML_DATA_PREFETCHER_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,7 +33,7 @@
 namespace miniray::ml {
 
 struct PrefetchOptions {
-  int threads = 2;    // At least 1.
+  int threads = 2;    // At least 1; fewer where the system makes no more.
   int64_t ahead = 4;  // Items that are ready or being made at a time; >= 1.
 };
 
@@ -47,12 +49,22 @@ class Prefetcher {
   // What it refers to has to outlive this object.
   using Make = std::function<absl::StatusOr<T>(int64_t i)>;
 
+  // Throws std::system_error if the system makes not even one thread.
+  //
+  // count: of items; below 1, there are none.
   Prefetcher(int64_t count, Make make, const PrefetchOptions& options = {})
       : count_(count),
         make_(std::move(make)),
         ahead_(std::max<int64_t>(options.ahead, 1)) {
-    for (int i = 0; i < std::max(options.threads, 1); ++i) {
-      threads_.emplace_back([this] { Work(); });
+    const int threads = std::max(options.threads, 1);
+    threads_.reserve(static_cast<size_t>(threads));
+    try {
+      for (int i = 0; i < threads; ++i) {
+        threads_.emplace_back([this] { Work(); });
+      }
+    } catch (const std::system_error&) {
+      // The system makes no more threads: fewer do the same.
+      if (threads_.empty()) throw;
     }
   }
 
@@ -73,7 +85,7 @@ class Prefetcher {
   // OUT_OF_RANGE, there are no more.
   absl::StatusOr<T> Next() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    if (next_ == count_) {
+    if (next_ >= count_) {
       return absl::OutOfRangeError(
           absl::StrCat("all of ", count_, " items were taken"));
     }
@@ -92,7 +104,7 @@ class Prefetcher {
 
   // Whether a thread has something to do.
   bool MayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return stopped_ || begun_ == count_ || begun_ < next_ + ahead_;
+    return stopped_ || begun_ >= count_ || begun_ < next_ + ahead_;
   }
 
   void Work() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -101,7 +113,7 @@ class Prefetcher {
       {
         absl::MutexLock lock(&mu_);
         mu_.Await(absl::Condition(this, &Prefetcher::MayGoOn));
-        if (stopped_ || begun_ == count_) return;
+        if (stopped_ || begun_ >= count_) return;
         i = begun_++;
       }
       absl::StatusOr<T> item = MakeItem(i);

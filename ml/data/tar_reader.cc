@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -74,6 +76,14 @@ bool IsFile(char type) { return type == '0' || type == '\0' || type == '7'; }
 // Links, devices, folders and pipes have no data, whatever their size says.
 bool HasData(char type) { return type < '1' || type > '6'; }
 
+// Far above what any file has, and low enough that no sum of such overflows.
+constexpr int64_t kMaxOffset = std::numeric_limits<int64_t>::max() / 2;
+
+// Names go into messages, and an archive may have anything in them.
+std::string Quoted(absl::string_view name) {
+  return absl::StrCat("'", absl::CHexEscape(name), "'");
+}
+
 int64_t RoundUp(int64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
 
 }  // namespace
@@ -122,8 +132,9 @@ absl::StatusOr<std::optional<TarReader::Header>> TarReader::ReadHeader() {
     const std::optional<int64_t> size = Octal(block, kSize);
     if (!size.has_value()) {
       return source_.ErrorAt(
-          header.at, absl::StrCat("the size of the archive's member '",
-                                  header.member.name, "' is not octal digits"));
+          header.at,
+          absl::StrCat("the size of the archive's member ",
+                       Quoted(header.member.name), " is not octal digits"));
     }
     header.member.size = *size;
   }
@@ -203,12 +214,13 @@ absl::StatusOr<std::optional<TarMember>> TarReader::Next() {
     TarMember& member = header->member;
     if (!said.name.empty()) member.name = std::move(said.name);
     if (said.size >= 0 && HasData(header->type)) member.size = said.size;
-    if (member.size > source_.max_remaining()) {
+    const int64_t most =
+        std::min(source_.max_remaining(), kMaxOffset - source_.offset());
+    if (member.size > most) {
       return source_.ErrorAt(
-          header->at,
-          absl::StrCat("the archive's member '", member.name, "' has ",
-                       member.size, " bytes; at most ", source_.max_remaining(),
-                       " can follow in the file"));
+          header->at, absl::StrCat("the archive's member ", Quoted(member.name),
+                                   " has ", member.size, " bytes; at most ",
+                                   most, " can follow in the file"));
     }
     next_header_ = source_.offset() + RoundUp(member.size);
     return std::move(member);

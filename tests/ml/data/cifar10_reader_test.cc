@@ -64,6 +64,26 @@ TEST_F(Cifar10ReaderTest, ReadsTheTestSplit) {
   EXPECT_TRUE(BytesOf(data.images[1]) == Pixels(101));
 }
 
+TEST_F(Cifar10ReaderTest, CountsWhatIsUnpacked) {
+  ExpectError(CountUnpackedCifar10(dir_, Split::kTrain).status(), kNotFound,
+              {dir_, "data_batch_1.bin"});
+  // Of an archive, whatever is in it, it need not know.
+  WriteTestFile(dir_, "cifar-10-binary.tar.gz", "");
+  ASSERT_OK_AND_ASSIGN(const int64_t packed,
+                       CountUnpackedCifar10(dir_, Split::kTrain));
+  EXPECT_EQ(packed, 0);
+  WriteAll(dir_, 3);
+  ASSERT_OK_AND_ASSIGN(const int64_t train,
+                       CountUnpackedCifar10(dir_, Split::kTrain));
+  EXPECT_EQ(train, 15);
+  ASSERT_OK_AND_ASSIGN(const int64_t test,
+                       CountUnpackedCifar10(dir_, Split::kTest));
+  EXPECT_EQ(test, 2);
+  WriteTestFile(dir_, "data_batch_3.bin", "part");
+  ExpectError(CountUnpackedCifar10(dir_, Split::kTrain).status(), kDataLoss,
+              {"data_batch_3.bin", "4 bytes are left"});
+}
+
 TEST_F(Cifar10ReaderTest, ReadsTheFolderInTheArchive) {
   const std::string inner = dir_ + "/cifar-10-batches-bin";
   ASSERT_EQ(mkdir(inner.c_str(), 0755), 0);

@@ -121,9 +121,19 @@ TEST(PrefetcherTest, TheEndWaitsForWhatIsBeingMade) {
 }
 
 TEST(PrefetcherTest, OfNothingThereIsNothing) {
-  Prefetcher<int> prefetcher(0,
-                             [](int64_t) -> absl::StatusOr<int> { return 1; });
-  ExpectError(prefetcher.Next().status(), kOutOfRange, {"all of 0"});
+  for (const int64_t count : {0, -1}) {
+    std::atomic<int> made = 0;
+    {
+      Prefetcher<int> prefetcher(count,
+                                 [&made](int64_t) -> absl::StatusOr<int> {
+                                   ++made;
+                                   return 1;
+                                 });
+      ExpectError(prefetcher.Next().status(), kOutOfRange,
+                  {absl::StrCat("all of ", count)});
+    }
+    EXPECT_EQ(made.load(), 0);
+  }
 }
 
 }  // namespace

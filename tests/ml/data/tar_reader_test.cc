@@ -1,8 +1,11 @@
 #include "ml/data/tar_reader.h"
 
+#include <cstddef>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -203,6 +206,54 @@ TEST_F(TarReaderTest, RejectsSizesThatCannotBe) {
               {"is not octal digits"});
   ExpectError(ReadAll(TarMemberBytes("L", CountingBytes(70000), 'L')).status(),
               kDataLoss, {"70000 bytes of names", "at most 65536"});
+}
+
+TEST_F(TarReaderTest, NamesInMessagesAreLegible) {
+  // A line of its own, and a terminal's control sequence.
+  const std::string name = "a\n\x1b[2J\xff";
+  std::string header = TarMemberBytes(name, "1").substr(0, 512);
+  header.replace(124, 11, "77777777777");
+  ExpectError(ReadAll(WithTarChecksum(header)).status(), kDataLoss,
+              {"member 'a\\n\\x1b[2J\\xff' has 8589934591 bytes"});
+  header.replace(124, 11, "00000000008");
+  ExpectError(ReadAll(WithTarChecksum(header)).status(), kDataLoss,
+              {"member 'a\\n\\x1b[2J\\xff' is not octal digits"});
+}
+
+// Of a huge gzip file nobody knows how much can follow.
+class EndlessSource : public ByteSource {
+ public:
+  explicit EndlessSource(std::string bytes)
+      : ByteSource("endless"), bytes_(std::move(bytes)) {}
+
+  int64_t max_remaining() const override {
+    return std::numeric_limits<int64_t>::max() - offset();
+  }
+  bool compressed() const override { return true; }
+
+ protected:
+  absl::StatusOr<int64_t> ReadSome(void* out, int64_t size) override {
+    const size_t count =
+        bytes_.copy(static_cast<char*>(out), static_cast<size_t>(size), read_);
+    read_ += count;
+    return static_cast<int64_t>(count);
+  }
+
+ private:
+  const std::string bytes_;
+  size_t read_ = 0;
+};
+
+TEST_F(TarReaderTest, RejectsASizeThatNoOffsetCanPass) {
+  // 2^63 - 1 - 2000: it could follow, but the next header's offset, past the
+  // 1536 bytes before it, would be no number. 3 + 5 + 19 digits + 1 is 28.
+  EndlessSource source(
+      TarMemberBytes("x", "28 size=9223372036854773807\n", 'x', true) +
+      TarMemberBytes("one", "1", '0', true));
+  TarReader reader(&source);
+  ExpectError(reader.Next().status(), kDataLoss,
+              {"endless: at byte 1024", "'one' has 9223372036854773807 bytes",
+               "can follow"});
 }
 
 TEST_F(TarReaderTest, RejectsDamagedPaxHeaders) {
