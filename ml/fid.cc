@@ -61,6 +61,7 @@ ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
 namespace miniray::ml {
 namespace {
 
+constexpr char kModule[] = "Input of --fid-features";
 constexpr char kCluster[] = "On a cluster";
 
 ProgramHelp Help() {
@@ -76,7 +77,8 @@ ProgramHelp Help() {
                  {"Real images",
                   {"dataset", "data_dir", "split", "limit", "cache_dir"}},
                  {"Features (one of the two files)",
-                  {"features", "fid_features", "fid_size", "fid_range"}},
+                  {"features", "fid_features"}},
+                 {kModule, {"fid_size", "fid_range"}},
                  {kCluster, {"workers", "num_cpus_per_worker"}}},
       .other_flags = {{"address=HOST:PORT",
                        "head of the cluster; default $MINIRAY_ADDRESS, else a "
@@ -113,6 +115,12 @@ absl::StatusOr<FidRunOptions> OptionsFromFlags(const ProgramHelp& help) {
         "one of --features (a classifier that ml/examples/classification "
         "saved with --save) and --fid-features (a TorchScript file) is "
         "required");
+  }
+  if (module.empty()) {
+    if (const std::string flag = FirstChanged(help, kModule); !flag.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " has no effect without --fid-features; add it"));
+    }
   }
   FidRunOptions options;
   options.count = absl::GetFlag(FLAGS_count);
@@ -208,6 +216,11 @@ absl::Status Run(FidRunOptions options) {
   const absl::StatusOr<FidResult> result = RunFid(model, options, &bar);
   if (options.cluster.has_value()) options.cluster->Shutdown();
   MR_RETURN_IF_ERROR(result.status());
+  if (!classifier.empty()) {
+    bar.Print(
+        "A classifier distance is not comparable with FID, nor with numbers by "
+        "another file");
+  }
   bar.Print(absl::StrFormat("%s: %.4f", result->name, result->distance));
   return absl::OkStatus();
 }

@@ -53,7 +53,7 @@ struct FeatureStatistics {
 };
 MINIRAY_STRUCT(FeatureStatistics, count, mean, scatter);
 
-inline constexpr int64_t kMaxFeatures = 16384;  // 2 GiB of scatter.
+inline constexpr int64_t kMaxFeatures = 8192;  // 512 MiB of scatter.
 
 }  // namespace miniray::ml
 

@@ -1,6 +1,7 @@
 #include "ml/metrics/fid_run.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <map>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -28,7 +30,10 @@ namespace {
 // few enough that slow workers do not keep others waiting at the end.
 constexpr int64_t kPiece = 8 * FidWorker::kBatch;
 // How far workers may be ahead of the piece that is to be merged next.
-constexpr int64_t kWindowPerWorker = 4;
+constexpr int64_t kWindowPerWorker = 2;
+// Parts of the real images, where small ones cost no more: enough that progress
+// shows, and that slow workers take fewer.
+constexpr int64_t kShardsPerWorker = 8;
 
 // Shows how many images are done.
 class Progress {
@@ -128,16 +133,20 @@ class ClusterTeam : public Team {
   }
 
   absl::Status Start(const std::string& generator) {
+    // Once, however many workers a machine has.
+    const ObjectRef<ExtractorFile> extractor_file =
+        options_.cluster->Put(options_.extractor);
+    const ObjectRef<std::string> generator_file =
+        options_.cluster->Put(generator);
     std::vector<ObjectRef<void>> loading;
     for (int i = 0; i < options_.workers; ++i) {
       ActorOptions actor;
       actor.resources.cpu = options_.cpus_per_worker;
       MR_ASSIGN_OR_RETURN(ActorHandle<FidWorker> worker,
                           options_.cluster->CreateActor<FidWorker>(actor));
-      loading.push_back(
-          worker.Call<&FidWorker::LoadExtractor>(options_.extractor));
+      loading.push_back(worker.Call<&FidWorker::LoadExtractor>(extractor_file));
       loading.push_back(worker.Call<&FidWorker::LoadGenerator>(
-          generator, std::string("the generator")));
+          generator_file, std::string("the generator")));
       workers_.push_back(std::move(worker));
     }
     for (size_t i = 0; i < workers_.size(); ++i) {
@@ -151,17 +160,30 @@ class ClusterTeam : public Team {
   }
 
   absl::StatusOr<std::string> Identity() override {
-    return workers_[0].Call<&FidWorker::Identity>(options_.data).Get();
+    return AskAny<&FidWorker::Identity, std::string>();
   }
 
   absl::StatusOr<FeatureStatistics> Real(Progress* progress) override {
-    // A piece is a shard, which a worker holds in memory: one at a time.
-    const int shards = options_.workers;
-    PieceDealer dealer({.items = shards, .workers = shards, .per_worker = 1});
+    const absl::StatusOr<int64_t> unpacked =
+        AskAny<&FidWorker::CountUnpacked, int64_t>();
+    MR_RETURN_IF_ERROR(unpacked.status());
+    // Of any other data, a worker would read all of it for each part.
+    int64_t shards = options_.workers;
+    if (*unpacked > 0) {
+      shards =
+          std::clamp<int64_t>(*unpacked / FidWorker::kBatch, 1,
+                              kShardsPerWorker * int64_t{options_.workers});
+    }
+    // A piece is a shard, which a worker may hold in memory: one at a time.
+    PieceDealer dealer({.items = shards,
+                        .workers = options_.workers,
+                        .per_worker = 1,
+                        .window = kWindowPerWorker * options_.workers});
     return Gather(&dealer, progress,
                   [this, shards](int worker, const Piece& piece) {
                     return at(worker).Call<&FidWorker::RealStatistics>(
-                        options_.data, static_cast<int>(piece.index), shards);
+                        options_.data, static_cast<int>(piece.index),
+                        static_cast<int>(shards));
                   });
   }
 
@@ -179,6 +201,18 @@ class ClusterTeam : public Team {
  private:
   const ActorHandle<FidWorker>& at(int worker) const {
     return workers_[static_cast<size_t>(worker)];
+  }
+
+  // What the first living worker says of the data.
+  template <auto Method, class Answer>
+  absl::StatusOr<Answer> AskAny() const {
+    absl::StatusOr<Answer> answer =
+        workers_[0].template Call<Method>(options_.data).Get();
+    for (size_t i = 1;
+         i < workers_.size() && absl::IsUnavailable(answer.status()); ++i) {
+      answer = workers_[i].template Call<Method>(options_.data).Get();
+    }
+    return answer;
   }
 
   absl::StatusOr<FeatureStatistics> Gather(
@@ -210,12 +244,20 @@ absl::StatusOr<FeatureStatistics> RealStatistics(const ImageShape& shape,
                                                  const FidRunOptions& options,
                                                  Team* team, ProgressBar* bar,
                                                  bool* from_cache) {
-  std::string key;
+  std::string key;  // Empty: nothing is looked up and nothing kept.
   if (!options.cache_dir.empty()) {
-    MR_ASSIGN_OR_RETURN(const std::string data, team->Identity());
-    // With the shape, so that those of images of another one are not found.
-    key = absl::StrCat(data, ", images of ", shape.ToString(), "; ",
-                       ExtractorIdentity(options.extractor));
+    const absl::StatusOr<std::string> data = team->Identity();
+    if (data.ok()) {
+      // With the shape, so that those of images of another one are not found.
+      key = absl::StrCat(*data, ", images of ", shape.ToString(), "; ",
+                         ExtractorIdentity(options.extractor));
+    } else {
+      bar->Print(absl::StrCat(
+          "Warning: statistics of the real images cannot be kept: ",
+          data.status().message()));
+    }
+  }
+  if (!key.empty()) {
     absl::StatusOr<FeatureStatistics> cached =
         LoadStatistics(options.cache_dir, key);
     if (cached.ok()) {
@@ -234,7 +276,7 @@ absl::StatusOr<FeatureStatistics> RealStatistics(const ImageShape& shape,
   MR_ASSIGN_OR_RETURN(FeatureStatistics statistics, team->Real(&progress));
   bar->Print(absl::StrFormat("Real images: %d, %.1f s", statistics.count,
                              progress.seconds()));
-  if (!options.cache_dir.empty()) {
+  if (!key.empty()) {
     const absl::Status stored =
         StoreStatistics(options.cache_dir, key, statistics);
     if (!stored.ok()) {
@@ -266,6 +308,21 @@ absl::StatusOr<Gaussian> GaussianOf(const FeatureStatistics& statistics,
                   .covariance = *std::move(covariance)};
 }
 
+// Checks that the extractor takes images of that shape, so that what is wrong
+// is known before there are workers. Returns the name of its distance.
+absl::StatusOr<std::string> CheckExtractor(const ExtractorFile& file,
+                                           const ImageShape& shape) {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<FeatureExtractor> extractor,
+                      FeatureExtractor::Create(file));
+  const at::Tensor black =
+      at::zeros({2, shape.channels, shape.height, shape.width}, at::kByte);
+  const absl::Status fits = extractor->Extract(black).status();
+  if (!fits.ok()) {
+    return Annotate(fits, absl::StrCat(file.name, ": images of the generator"));
+  }
+  return extractor->DistanceName();
+}
+
 absl::StatusOr<FidResult> Run(const GanModel& model,
                               const FidRunOptions& options, ProgressBar* bar) {
   if (options.count < 2) {
@@ -273,13 +330,13 @@ absl::StatusOr<FidResult> Run(const GanModel& model,
         absl::StrCat("a distance of ", options.count,
                      " generated images; expected 2 or more"));
   }
-  FidResult result;
-  {
-    // What is wrong with it is known before there are workers.
-    MR_ASSIGN_OR_RETURN(const std::unique_ptr<FeatureExtractor> extractor,
-                        FeatureExtractor::Create(options.extractor));
-    result.name = extractor->DistanceName();
+  if (options.cluster.has_value() && options.workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.workers, " workers on a cluster; expected 1 or more"));
   }
+  FidResult result;
+  MR_ASSIGN_OR_RETURN(result.name,
+                      CheckExtractor(options.extractor, model.shape));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team,
                       StartTeam(model, options));
   MR_ASSIGN_OR_RETURN(const FeatureStatistics real,

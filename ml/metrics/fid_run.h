@@ -42,16 +42,17 @@ struct FidResult {
 
 // Compares the images of a generator with those of a data set.
 //
-// On a cluster each worker takes a part of the real images, and pieces of the
-// generated ones; the work of one that dies goes to the others. But for
-// rounding, the result does not depend on how many there are.
+// On a cluster workers take parts of the real images, and pieces of the
+// generated ones, when they are free; the work of one that dies goes to the
+// others. But for rounding, the result does not depend on how many there are.
 //
 // Statistics of real images are kept in cache_dir, by all that they depend on.
-// A file of it that is damaged, or cannot be written, is worth a line, and no
-// error.
+// A file of it that is damaged, or cannot be written, or a folder of data that
+// cannot be listed, is worth a line, and no error.
 //
-// Errors: those of the extractor, the generator and the data, UNAVAILABLE when
-// no worker is left.
+// Errors: those of the extractor, the generator and the data; INVALID_ARGUMENT,
+// the extractor takes no images of the generator's shape, or a cluster without
+// workers; UNAVAILABLE when no worker is left.
 absl::StatusOr<FidResult> RunFid(const GanModel& model,
                                  const FidRunOptions& options,
                                  ProgressBar* bar);

@@ -1,14 +1,23 @@
 #include "ml/metrics/fid_worker.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <numeric>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "ATen/Parallel.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ml/data/cifar10_reader.h"
 #include "ml/data/dataset_loader.h"
+#include "ml/data/image_dataset.h"
+#include "ml/data/image_folder_reader.h"
+#include "ml/data/prefetcher.h"
+#include "ml/data/split.h"
 #include "ml/gan/model_file.h"
 #include "ml/image/grid.h"
 #include "ml/metrics/statistics_cache.h"
@@ -31,21 +40,42 @@ std::string DescribeFile(const fs::path& path, const std::string& name) {
                       static_cast<int64_t>(time.time_since_epoch().count()));
 }
 
-// A hash of all files of a folder, or of the one file.
-std::string HashFiles(const fs::path& root) {
+// The cache may lie in the folder, and changes with every run.
+bool IsOfCache(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return absl::StartsWith(name, "real-") && absl::EndsWith(name, ".stats");
+}
+
+// A hash of all files of a folder, or of the one file. Of nothing, if there is
+// none.
+absl::StatusOr<std::string> HashFiles(const fs::path& root) {
   std::vector<std::string> lines;
   std::error_code error;
-  if (fs::is_regular_file(root, error)) {
+  const fs::file_status status = fs::status(root, error);
+  if (status.type() == fs::file_type::regular) {
     lines.push_back(DescribeFile(root, ""));
-  }
-  fs::recursive_directory_iterator entry(
-      root, fs::directory_options::follow_directory_symlink, error);
-  for (; !error && entry != fs::recursive_directory_iterator();
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (!entry->is_regular_file(ignored)) continue;
-    lines.push_back(DescribeFile(
-        entry->path(), entry->path().lexically_relative(root).string()));
+  } else if (status.type() != fs::file_type::not_found) {
+    // Without skip_permission_denied, the first folder that may not be read
+    // would be the last one.
+    fs::recursive_directory_iterator entry(
+        root,
+        fs::directory_options::follow_directory_symlink |
+            fs::directory_options::skip_permission_denied,
+        error);
+    for (; !error && entry != fs::recursive_directory_iterator();
+         entry.increment(error)) {
+      std::error_code ignored;
+      if (!entry->is_regular_file(ignored) || IsOfCache(entry->path())) {
+        continue;
+      }
+      lines.push_back(DescribeFile(
+          entry->path(), entry->path().lexically_relative(root).string()));
+    }
+    // A part of the files would hide changes of the others.
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot list ", root.string(), ": ", error.message()));
+    }
   }
   // Folders are listed in no order.
   std::sort(lines.begin(), lines.end());
@@ -64,14 +94,47 @@ DatasetOptions LoadOptions(const FidData& data) {
   return load;
 }
 
+// Whether the images are pictures that need not be held in memory. Without a
+// folder it is LoadImageDataset that says what is missing.
+bool IsPictures(const FidData& data) {
+  return data.dataset == "image-folder" && !data.data_dir.empty();
+}
+
+// As errors of LoadImageDataset begin.
+std::string DatasetName(const FidData& data) {
+  return absl::StrCat("data set '", data.dataset, "'");
+}
+
+absl::StatusOr<ImageFolder> OpenPictures(const DatasetOptions& load) {
+  MR_ASSIGN_OR_RETURN(const Split split, ParseSplit(load.split));
+  return ImageFolder::Open(load.data_dir, split, load.image_folder,
+                           load.selection);
+}
+
+absl::StatusOr<int64_t> CountImages(const FidData& data) {
+  if (IsPictures(data)) {
+    MR_ASSIGN_OR_RETURN(const ImageFolder folder,
+                        OpenPictures(LoadOptions(data)));
+    return folder.size();
+  }
+  if (data.dataset != "cifar10" || data.data_dir.empty()) return 0;
+  MR_ASSIGN_OR_RETURN(const Split split, ParseSplit(data.split));
+  MR_ASSIGN_OR_RETURN(const int64_t all,
+                      CountUnpackedCifar10(data.data_dir, split));
+  return data.limit > 0 ? std::min(all, data.limit) : all;
+}
+
 }  // namespace
 
-std::string DataIdentity(const FidData& data) {
-  return absl::StrCat(
-      "data set ", data.dataset, " in '", data.data_dir, "', split ",
-      data.split, ", limit ", data.limit, ", pictures of ", data.image_channels,
-      "x", data.image_size, "x", data.image_size, ", files ",
-      data.data_dir.empty() ? "of the package" : HashFiles(data.data_dir));
+absl::StatusOr<std::string> DataIdentity(const FidData& data) {
+  std::string files = "of the package";
+  if (!data.data_dir.empty()) {
+    MR_ASSIGN_OR_RETURN(files, HashFiles(data.data_dir));
+  }
+  return absl::StrCat("data set ", data.dataset, " in '", data.data_dir,
+                      "', split ", data.split, ", limit ", data.limit,
+                      ", pictures of ", data.image_channels, "x",
+                      data.image_size, "x", data.image_size, ", files ", files);
 }
 
 absl::Status FidWorker::LoadExtractor(const ExtractorFile& file) {
@@ -92,6 +155,12 @@ absl::StatusOr<std::string> FidWorker::Identity(const FidData& data) const {
   return DataIdentity(data);
 }
 
+absl::StatusOr<int64_t> FidWorker::CountUnpacked(const FidData& data) const {
+  absl::StatusOr<int64_t> count = CountImages(data);
+  if (!count.ok()) return Annotate(count.status(), DatasetName(data));
+  return count;
+}
+
 absl::StatusOr<FeatureStatistics> FidWorker::RealStatistics(const FidData& data,
                                                             int shard,
                                                             int num_shards) {
@@ -99,23 +168,60 @@ absl::StatusOr<FeatureStatistics> FidWorker::RealStatistics(const FidData& data,
   DatasetOptions load = LoadOptions(data);
   load.selection.shard_id = shard;
   load.selection.num_shards = num_shards;
-  MR_ASSIGN_OR_RETURN(const ImageDataset images, LoadImageDataset(load));
-  const ImageShape shape = {images.channels(), images.height(), images.width()};
-  if (shape != shape_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the images of ", data.dataset, " are ", shape.ToString(),
-        ", those of the generator ", shape_.ToString(),
-        "; expected the data set that it was trained on, or one of the same "
-        "shape"));
+  if (!IsPictures(data)) {
+    MR_ASSIGN_OR_RETURN(const ImageDataset images, LoadImageDataset(load));
+    MR_RETURN_IF_ERROR(CheckShape(
+        {images.channels(), images.height(), images.width()}, data.dataset));
+    return StatisticsOf(images.size(), [&](int64_t begin, int64_t end) {
+      return images.images.slice(0, begin, end);
+    });
   }
+  const absl::StatusOr<ImageFolder> folder = OpenPictures(load);
+  if (!folder.ok()) return Annotate(folder.status(), DatasetName(data));
+  const ImageFolderOptions& options = folder->options();
+  MR_RETURN_IF_ERROR(
+      CheckShape({options.channels, options.size, options.size}, data.dataset));
+  // Reading may take as long as computing. Not more: of large pictures each
+  // thread resizes with LibTorch's own.
+  const int threads = std::clamp(at::get_num_threads(), 2, 8);
+  Prefetcher<ImageBatch> ahead((folder->size() + kBatch - 1) / kBatch,
+                               [&folder](int64_t batch) {
+                                 const int64_t first = batch * kBatch;
+                                 std::vector<int64_t> items(static_cast<size_t>(
+                                     std::min(kBatch, folder->size() - first)));
+                                 std::iota(items.begin(), items.end(), first);
+                                 return folder->ReadBatch(items);
+                               },
+                               {.threads = threads, .ahead = threads + 1});
+  const auto next = [&](int64_t, int64_t) -> absl::StatusOr<at::Tensor> {
+    absl::StatusOr<ImageBatch> batch = ahead.Next();
+    if (!batch.ok()) return Annotate(batch.status(), DatasetName(data));
+    return std::move(batch->images);
+  };
+  return StatisticsOf(folder->size(), next);
+}
+
+absl::Status FidWorker::CheckShape(const ImageShape& shape,
+                                   const std::string& dataset) const {
+  if (shape == shape_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the images of ", dataset, " are ", shape.ToString(),
+      ", those of the generator ", shape_.ToString(),
+      "; expected the data set that it was trained on, or one of the same "
+      "shape"));
+}
+
+absl::StatusOr<FeatureStatistics> FidWorker::StatisticsOf(
+    int64_t size,
+    const std::function<absl::StatusOr<at::Tensor>(int64_t begin, int64_t end)>&
+        images) {
   FeatureStatistics statistics;
-  for (int64_t begin = 0; begin < images.size(); begin += kBatch) {
-    const int64_t end = std::min(begin + kBatch, images.size());
-    MR_ASSIGN_OR_RETURN(
-        const at::Tensor features,
-        extractor_->Extract(images.images.slice(0, begin, end)));
+  for (int64_t begin = 0; begin < size; begin += kBatch) {
+    const int64_t end = std::min(begin + kBatch, size);
+    MR_ASSIGN_OR_RETURN(const at::Tensor batch, images(begin, end));
+    MR_ASSIGN_OR_RETURN(const at::Tensor features, extractor_->Extract(batch));
     MR_RETURN_IF_ERROR(statistics.Add(features));
-    if (on_progress_ != nullptr) on_progress_(end, images.size());
+    if (on_progress_ != nullptr) on_progress_(end, size);
   }
   return statistics;
 }

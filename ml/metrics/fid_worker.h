@@ -35,9 +35,12 @@ MINIRAY_STRUCT(FidData, dataset, data_dir, split, limit, image_size,
                image_channels);
 
 // What the images of `data` depend on, in words: the members, and names, sizes
-// and times of all files in data_dir, where it is there. The data sets of
-// packages (no data_dir) are taken to stay as they are.
-std::string DataIdentity(const FidData& data);
+// and times of all files in data_dir, where it is there. Folders that may not
+// be read are left out, and so are files of the cache (statistics_cache.h). The
+// data sets of packages (no data_dir) are taken to stay as they are.
+//
+// Errors: FAILED_PRECONDITION, data_dir cannot be listed.
+absl::StatusOr<std::string> DataIdentity(const FidData& data);
 
 // Not thread-safe. Methods may throw what LibTorch throws.
 class FidWorker {
@@ -52,9 +55,15 @@ class FidWorker {
   // DataIdentity on this machine.
   absl::StatusOr<std::string> Identity(const FidData& data) const;
 
+  // How many real images there are, of data of which a small part costs no more
+  // than its share: pictures, and unpacked files of cifar10. 0: any other data.
+  // Errors: those of LoadImageDataset.
+  absl::StatusOr<int64_t> CountUnpacked(const FidData& data) const;
+
   // The other methods return FAILED_PRECONDITION before both of the above.
 
-  // Of a part of the real images, which is held in memory meanwhile.
+  // Of a part of the real images, which is held in memory meanwhile; pictures
+  // of an image-folder are not, but read by threads ahead of the extractor.
   // Errors: those of LoadImageDataset, and of the extractor.
   // INVALID_ARGUMENT, they have another shape than the generated ones.
   absl::StatusOr<FeatureStatistics> RealStatistics(const FidData& data,
@@ -78,6 +87,15 @@ class FidWorker {
 
  private:
   absl::Status CheckLoaded() const;
+  // Checks the shape of real images.
+  absl::Status CheckShape(const ImageShape& shape,
+                          const std::string& dataset) const;
+  // The statistics of `size` images. images: returns uint8 [N, C, H, W] of
+  // [begin, end), called for one batch behind the other.
+  absl::StatusOr<FeatureStatistics> StatisticsOf(
+      int64_t size,
+      const std::function<absl::StatusOr<at::Tensor>(int64_t begin,
+                                                     int64_t end)>& images);
 
   std::unique_ptr<FeatureExtractor> extractor_;
   std::unique_ptr<ImageGenerator> generator_;
@@ -86,7 +104,8 @@ class FidWorker {
 };
 MINIRAY_ACTOR(FidWorker, Constructor<>, &FidWorker::LoadExtractor,
               &FidWorker::LoadGenerator, &FidWorker::Identity,
-              &FidWorker::RealStatistics, &FidWorker::GeneratedStatistics);
+              &FidWorker::CountUnpacked, &FidWorker::RealStatistics,
+              &FidWorker::GeneratedStatistics);
 
 }  // namespace miniray::ml
 

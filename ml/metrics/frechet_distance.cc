@@ -43,22 +43,22 @@ absl::Status CheckCovariance(const at::Tensor& matrix) {
   return absl::OkStatus();
 }
 
-// Checks eigenvalues, and returns their roots.
-absl::StatusOr<at::Tensor> Roots(const at::Tensor& eigenvalues) {
+// Of a covariance.
+absl::Status CheckEigenvalues(const at::Tensor& eigenvalues) {
   const double smallest = eigenvalues.min().item<double>();
   if (smallest < -kNegativeTolerance * LargestOf(eigenvalues)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a covariance has the eigenvalue ", smallest, ", and others up to ",
         LargestOf(eigenvalues), "; expected none below 0"));
   }
-  return eigenvalues.clamp_min(0).sqrt();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<at::Tensor> RootOf(const at::Tensor& covariance) {
   MR_RETURN_IF_ERROR(CheckCovariance(covariance));
   const auto [values, vectors] = at::linalg_eigh(covariance);
-  MR_ASSIGN_OR_RETURN(const at::Tensor roots, Roots(values));
-  return at::mm(vectors * roots, vectors.t());
+  MR_RETURN_IF_ERROR(CheckEigenvalues(values));
+  return at::mm(vectors * values.clamp_min(0).sqrt(), vectors.t());
 }
 
 absl::StatusOr<double> Distance(const Gaussian& a, const Gaussian& b) {
@@ -79,9 +79,12 @@ absl::StatusOr<double> Distance(const Gaussian& a, const Gaussian& b) {
                      " features; expected as many"));
   }
   MR_ASSIGN_OR_RETURN(const at::Tensor root, RootOf(a.covariance));
+  MR_RETURN_IF_ERROR(CheckEigenvalues(at::linalg_eigvalsh(b.covariance)));
   const at::Tensor product = at::mm(at::mm(root, b.covariance), root);
-  MR_ASSIGN_OR_RETURN(const at::Tensor roots,
-                      Roots(at::linalg_eigvalsh((product + product.t()) / 2)));
+  // Both are covariances, so what is negative here is rounding, which is
+  // relative to them and not to the product: that may be nothing else.
+  const at::Tensor roots =
+      at::linalg_eigvalsh((product + product.t()) / 2).clamp_min(0).sqrt();
   const double distance = (a.mean - b.mean).square().sum().item<double>() +
                           a.covariance.trace().item<double>() +
                           b.covariance.trace().item<double>() -

@@ -84,7 +84,9 @@ TEST_F(FidProgramTest, ComparesWithTheDataThatTheGeneratorLearned) {
   EXPECT_THAT(alone.out, HasSubstr("Real images: 200, "));
   EXPECT_THAT(alone.out, HasSubstr("Generated images: 300, "));
   EXPECT_THAT(alone.out,
-              HasSubstr("\nclassifier distance (cnn, trained on synthetic): "));
+              HasSubstr("not comparable with FID, nor with numbers by another "
+                        "file\nclassifier distance (cnn, trained on "
+                        "synthetic): "));
   EXPECT_GT(Distance(alone), 0);
 
   std::vector<std::string> distributed = flags;
@@ -121,6 +123,10 @@ TEST_F(FidProgramTest, BadUsageExitsWith2) {
                 "--split is 'all'");
   ExpectOneLine(Fid({"--model=x", "--features=y", "--dataset=z"}), 2,
                 "--dataset is 'z'; expected one of cifar10");
+  ExpectOneLine(Fid({"--model=x", "--features=y", "--fid-size=224"}), 2,
+                "--fid-size has no effect without --fid-features");
+  ExpectOneLine(Fid({"--model=x", "--features=y", "--fid-range=-1..1"}), 2,
+                "--fid-range has no effect without --fid-features");
   ExpectOneLine(Fid({"--model=x", "--fid-features=y", "--fid-range=0..9"}), 2,
                 "--fid-range is '0..9'");
   ExpectOneLine(Fid({"--model=x", "--features=y", "--num-cpus-per-worker=2"}),

@@ -116,7 +116,7 @@ TEST(FeatureStatisticsTest, RefuseWhatCannotBe) {
               {"each at least 1"});
   ExpectError(statistics.Add(at::Tensor()), kInvalidArgument, {"undefined"});
   ExpectError(statistics.Add(at::zeros({1, kMaxFeatures + 1})),
-              kInvalidArgument, {"at most 16384"});
+              kInvalidArgument, {"at most 8192"});
   at::Tensor infinite = at::ones({2, 3});
   infinite[1][2] = std::numeric_limits<float>::infinity();
   ExpectError(statistics.Add(infinite), kInvalidArgument, {"infinite"});

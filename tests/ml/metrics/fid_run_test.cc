@@ -3,20 +3,33 @@
 
 #include "ml/metrics/fid_run.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 
 #include "ATen/ATen.h"
 #include "ATen/Parallel.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ml/classify/classifier.h"
+#include "ml/classify/classifier_file.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/data/synthetic.h"
 #include "ml/gan/image_generator.h"
 #include "ml/image/grid.h"
+#include "ml/image/png.h"
 #include "ml/metrics/fid_worker.h"
 #include "runtime/base/files.h"
 #include "tests/ml/data/data_testutil.h"
@@ -52,6 +65,25 @@ const DatasetRegistrar kGreys(
       data.labels = at::zeros({4}, at::kLong);
       data.class_names = {"grey"};
       return data;
+    });
+
+// As "tiny", but nothing is read before there is a file "go" in data_dir, where
+// each process that would read leaves a file with its number meanwhile.
+const DatasetRegistrar kGated(
+    "gated",
+    [](const DatasetOptions& options,
+       Split split) -> absl::StatusOr<ImageDataset> {
+      const absl::Status begun = WriteFileAtomically(
+          absl::StrCat(options.data_dir, "/", getpid(), ".pid"), "");
+      if (!begun.ok()) return begun;
+      const std::string go = options.data_dir + "/go";
+      if (!Eventually([&] { return std::filesystem::exists(go); },
+                      absl::Seconds(60))) {
+        return absl::DeadlineExceededError("nobody says go");
+      }
+      return MakeSyntheticDataset(
+          {.count = 90, .channels = 1, .height = 8, .width = 8}, split,
+          options.selection);
     });
 
 // The means of four quarters of an image: [N, 4].
@@ -124,6 +156,116 @@ TEST_F(FidRunTest, WorkersComeToTheSame) {
     EXPECT_EQ(result.generated_images, 700);
     EXPECT_NEAR(result.distance, alone.distance, 1e-6 * alone.distance);
   }
+}
+
+TEST_F(FidRunTest, TheWorkOfADeadWorkerGoesToTheOthers) {
+  FidRunOptions options = Options();
+  ASSERT_OK_AND_ASSIGN(const FidResult alone, Run(options));
+  TestCluster cluster;
+  options.data = {.dataset = "gated", .data_dir = MakeTestFolder()};
+  options.cluster = cluster.Connect();
+  options.workers = 2;
+  int killed = 0;
+  std::thread killer([&killed, &folder = options.data.data_dir] {
+    // Once it reads, a worker has a part of the real images.
+    int pid = 0;
+    EXPECT_TRUE(Eventually(
+        [&] {
+          for (const auto& entry :
+               std::filesystem::directory_iterator(folder)) {
+            const std::filesystem::path& path = entry.path();
+            if (path.extension() == ".pid" &&
+                absl::SimpleAtoi(path.stem().string(), &pid)) {
+              return true;
+            }
+          }
+          return false;
+        },
+        absl::Seconds(60)));
+    if (pid > 0 && kill(pid, SIGKILL) == 0) ++killed;
+    WriteTestFile(folder, "go", "");
+  });
+  const absl::StatusOr<FidResult> result = Run(options);
+  killer.join();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(killed, 1);
+  EXPECT_EQ(result->real_images, 90);
+  EXPECT_EQ(result->generated_images, 700);
+  EXPECT_NEAR(result->distance, alone.distance, 1e-6 * alone.distance);
+}
+
+TEST_F(FidRunTest, PicturesOfAFolderAreComparedWhereTheyLie) {
+  // 200 pictures, of each shade from 0 to 199 one.
+  const std::string root = MakeTestFolder();
+  for (const char* name : {"even", "odd"}) {
+    std::filesystem::create_directories(root + "/train/" + name);
+  }
+  for (int shade = 0; shade < 200; ++shade) {
+    ASSERT_EQ(
+        WritePng(absl::StrCat(root, "/train/",
+                              shade % 2 == 0 ? "even/" : "odd/", shade, ".png"),
+                 at::full({1, 8, 8}, shade, at::kByte)),
+        absl::OkStatus());
+  }
+  FidRunOptions options = Options();
+  options.data = {.dataset = "image-folder",
+                  .data_dir = root,
+                  .image_size = 8,
+                  .image_channels = 1};
+  options.extractor = MakeScript(kMeanPixel, 8);
+  options.count = 100;
+  ASSERT_OK_AND_ASSIGN(const FidResult alone, Run(options));
+  EXPECT_EQ(alone.real_images, 200);
+  // As in IsWhatOneWorksOut. The mean of 0 to n - 1 is (n - 1) / 2, the
+  // unbiased variance n (n + 1) / 12: 99.5, and 200 * 201 / 12 = 3350.
+  const auto generator = *ImageGenerator::Create(SmallGenerator());
+  const at::Tensor means =
+      ToUint8(generator->Generate(3, 0, 100)).to(at::kDouble).mean({1, 2, 3});
+  const double m = means.mean().item<double>() - 99.5;
+  const double s = means.std().item<double>() - std::sqrt(3350.0);
+  EXPECT_NEAR(alone.distance, m * m + s * s, 1e-3);
+
+  // In three parts of 66 or 67, dealt to two workers.
+  TestCluster cluster;
+  options.cluster = cluster.Connect();
+  options.workers = 2;
+  ASSERT_OK_AND_ASSIGN(const FidResult together, Run(options));
+  EXPECT_EQ(together.real_images, 200);
+  EXPECT_NEAR(together.distance, alone.distance, 1e-6 * alone.distance);
+
+  // A file that cannot be read is an error, here as there.
+  const std::string bad =
+      WriteTestFile(root + "/train/even", "4.png", "no PNG");
+  ExpectError(Run(options).status(), absl::StatusCode::kDataLoss,
+              {"worker ", "'image-folder'", bad});
+  options.cluster.reset();
+  ExpectError(Run(options).status(), absl::StatusCode::kDataLoss,
+              {"'image-folder'", bad});
+  options.data.image_size = 16;
+  ExpectError(Run(options).status(), kInvalidArgument,
+              {"image-folder are 1x16x16", "the generator 1x8x8"});
+  options.data.data_dir = root + "/absent";
+  ExpectError(Run(options).status(), absl::StatusCode::kNotFound,
+              {"'image-folder'", root + "/absent"});
+}
+
+TEST_F(FidRunTest, DataThatCannotBeListedAreNotKept) {
+  FidRunOptions options = Options();
+  options.cache_dir = folder_ + "/cache";
+  // A link to itself, which even root cannot follow. "tiny" does not look at
+  // it.
+  options.data.data_dir = folder_ + "/loop";
+  std::filesystem::create_symlink("loop", options.data.data_dir);
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_OK_AND_ASSIGN(const FidResult result, Run(options));
+    EXPECT_FALSE(result.from_cache);
+    EXPECT_EQ(result.real_images, 90);
+    EXPECT_THAT(text_,
+                HasSubstr("Warning: statistics of the real images cannot "
+                          "be kept: cannot list " +
+                          options.data.data_dir));
+  }
+  EXPECT_FALSE(std::filesystem::exists(options.cache_dir));
 }
 
 TEST_F(FidRunTest, StatisticsOfRealImagesAreKept) {
@@ -212,6 +354,35 @@ TEST_F(FidRunTest, ErrorsSayWhatIsWrong) {
   options.extractor.bytes = "text";
   ExpectError(Run(options).status(), kInvalidArgument,
               {"not a TorchScript module"});
+  // A classifier of images of another size.
+  options = Options();
+  ASSERT_OK_AND_ASSIGN(const auto classifier,
+                       Classifier::Create({.network = "cnn",
+                                           .channels = 3,
+                                           .height = 12,
+                                           .width = 12,
+                                           .device = "cpu"}));
+  ASSERT_OK_AND_ASSIGN(options.extractor.bytes,
+                       SerializeClassifier({.network = "cnn",
+                                            .channels = 3,
+                                            .height = 12,
+                                            .width = 12,
+                                            .hidden = 64,
+                                            .classes = 10,
+                                            .dataset = "letters",
+                                            .weights = classifier->Weights()}));
+  options.extractor.kind = "classifier";
+  options.extractor.name = "folder/cnn.pt";
+  options.data.dataset = "absent";  // It is not looked for.
+  ExpectError(Run(options).status(), kInvalidArgument,
+              {"folder/cnn.pt: images of the generator", "[2, 1, 8, 8]",
+               "takes uint8 [B, 3, 12, 12]"});
+  TestCluster cluster;
+  options = Options();
+  options.cluster = cluster.Connect();
+  options.workers = 0;
+  ExpectError(Run(options).status(), kInvalidArgument,
+              {"0 workers on a cluster"});
   options = Options();
   options.data.limit = 1;
   ExpectError(Run(options).status(), kInvalidArgument,
@@ -236,22 +407,94 @@ TEST(FidWorkerTest, NeedsExtractorAndGenerator) {
               {"at least 1 image"});
 }
 
+std::string IdentityOf(const FidData& data) {
+  const absl::StatusOr<std::string> identity = DataIdentity(data);
+  EXPECT_TRUE(identity.ok()) << identity.status();
+  return identity.value_or("");
+}
+
 TEST(DataIdentityTest, ChangesWithTheFiles) {
   const std::string folder = MakeTestFolder();
   WriteTestFile(folder, "a", "1");
   const FidData data = {.dataset = "tiny", .data_dir = folder};
-  const std::string first = DataIdentity(data);
-  EXPECT_EQ(DataIdentity(data), first);
+  const std::string first = IdentityOf(data);
+  EXPECT_EQ(IdentityOf(data), first);
   WriteTestFile(folder, "b", "1");
-  const std::string second = DataIdentity(data);
+  const std::string second = IdentityOf(data);
   EXPECT_NE(second, first);
   WriteTestFile(folder, "b", "12");
-  EXPECT_NE(DataIdentity(data), second);
+  const std::string third = IdentityOf(data);
+  EXPECT_NE(third, second);
+  // The cache itself may lie there.
+  WriteTestFile(folder, "real-0123.stats", "1");
+  EXPECT_EQ(IdentityOf(data), third);
   FidData other = data;
   other.split = "test";
-  EXPECT_NE(DataIdentity(other), DataIdentity(data));
+  EXPECT_NE(IdentityOf(other), third);
   // One that is not there, as on a machine that does not read it.
-  EXPECT_NE(DataIdentity({.data_dir = folder + "/absent"}), "");
+  EXPECT_NE(IdentityOf({.data_dir = folder + "/absent"}), "");
+  // One file, such as an archive.
+  const FidData archive = {.data_dir = folder + "/a"};
+  const std::string before = IdentityOf(archive);
+  EXPECT_EQ(IdentityOf(archive), before);
+  WriteTestFile(folder, "a", "12");
+  EXPECT_NE(IdentityOf(archive), before);
+}
+
+TEST(DataIdentityTest, AFolderThatMayNotBeReadHidesNoOther) {
+  // Whichever is listed first: there is one such folder among eight others.
+  const std::string folder = MakeTestFolder();
+  const std::string closed = folder + "/closed";
+  std::filesystem::create_directories(closed);
+  for (int i = 0; i < 8; ++i) {
+    std::filesystem::create_directories(absl::StrCat(folder, "/", i));
+  }
+  std::filesystem::permissions(closed, std::filesystem::perms::none);
+  const FidData data = {.dataset = "tiny", .data_dir = folder};
+  std::set<std::string> identities = {IdentityOf(data)};
+  for (int i = 0; i < 8; ++i) {
+    WriteTestFile(absl::StrCat(folder, "/", i), "file", "1");
+    EXPECT_TRUE(identities.insert(IdentityOf(data)).second) << i;
+  }
+  std::filesystem::permissions(closed, std::filesystem::perms::owner_all);
+}
+
+TEST(DataIdentityTest, ErrorsAreNotTakenForTheEnd) {
+  const std::string loop = MakeTestFolder() + "/loop";
+  std::filesystem::create_symlink("loop", loop);
+  ExpectError(DataIdentity({.data_dir = loop}).status(), kFailedPrecondition,
+              {"cannot list " + loop});
+}
+
+TEST(FidWorkerTest, CountsWhatMayBeDealtInSmallParts) {
+  FidWorker worker;
+  const std::string folder = MakeTestFolder();
+  ASSERT_OK_AND_ASSIGN(
+      const int64_t made,
+      worker.CountUnpacked({.dataset = "tiny", .data_dir = folder}));
+  EXPECT_EQ(made, 0);
+  // Three pictures, of which none is opened.
+  for (const char* name : {"a.png", "b.jpg", "c.png"}) {
+    WriteTestFile(folder, name, "");
+  }
+  FidData data = {.dataset = "image-folder", .data_dir = folder};
+  ASSERT_OK_AND_ASSIGN(const int64_t pictures, worker.CountUnpacked(data));
+  EXPECT_EQ(pictures, 3);
+  data.limit = 2;
+  ASSERT_OK_AND_ASSIGN(const int64_t fewer, worker.CountUnpacked(data));
+  EXPECT_EQ(fewer, 2);
+
+  // Two records of 1 + 3072 bytes.
+  WriteTestFile(folder, "test_batch.bin", std::string(2 * 3073, '\0'));
+  data = {.dataset = "cifar10", .data_dir = folder, .split = "test"};
+  ASSERT_OK_AND_ASSIGN(const int64_t records, worker.CountUnpacked(data));
+  EXPECT_EQ(records, 2);
+  data.limit = 1;
+  ASSERT_OK_AND_ASSIGN(const int64_t one, worker.CountUnpacked(data));
+  EXPECT_EQ(one, 1);
+  data.split = "train";
+  ExpectError(worker.CountUnpacked(data).status(), absl::StatusCode::kNotFound,
+              {"data set 'cifar10'", "data_batch_1.bin"});
 }
 
 }  // namespace

@@ -82,6 +82,16 @@ TEST(FrechetDistanceTest, OfSingularCovariances) {
   EXPECT_EQ(Distance(none, none), 0);
 }
 
+TEST(FrechetDistanceTest, OfCovariancesWithNothingInCommon) {
+  // u u^T and v v^T with u = (1, 3) and v = (3, -1): u . v is 0, so the product
+  // is 0, and what is left are the traces, 10 each. What rounding leaves of the
+  // product has eigenvalues of about 1e-14 of either sign.
+  const Gaussian a = {Vector({0, 0}), Square({1, 3, 3, 9})};
+  const Gaussian b = {Vector({0, 0}), Square({9, -3, -3, 1})};
+  EXPECT_NEAR(Distance(a, b), 20, 1e-6);
+  EXPECT_NEAR(Distance(b, a), 20, 1e-6);
+}
+
 TEST(FrechetDistanceTest, OfFewerImagesThanFeatures) {
   at::manual_seed(1);
   FeatureStatistics few;
@@ -123,6 +133,12 @@ TEST(FrechetDistanceTest, RefusesWhatIsNoGaussian) {
   ExpectError(
       FrechetDistance(good, {Vector({0, 0}), Square({1, 0.5, 0, 1})}).status(),
       kInvalidArgument, {"not symmetric", "0.5"});
+  // Eigenvalues 3 and -1, on either side.
+  const Gaussian negative = {Vector({0, 0}), Square({1, 2, 2, 1})};
+  ExpectError(FrechetDistance(good, negative).status(), kInvalidArgument,
+              {"eigenvalue -1", "expected none below 0"});
+  ExpectError(FrechetDistance(negative, good).status(), kInvalidArgument,
+              {"eigenvalue -1", "expected none below 0"});
   ExpectError(FrechetDistance({Vector({0}), Square({1})}, good).status(),
               kInvalidArgument, {"1 and 2 features"});
   ExpectError(
