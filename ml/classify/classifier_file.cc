@@ -1,5 +1,6 @@
 #include "ml/classify/classifier_file.h"
 
+#include <cstddef>
 #include <exception>
 #include <sstream>
 #include <utility>
@@ -39,17 +40,24 @@ c10::IValue Value(InputArchive& archive, const std::string& key) {
 
 // Whether a tensor is plain and within its memory: LibTorch does not look.
 bool IsSound(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided &&
-         tensor.is_contiguous() && tensor.storage_offset() >= 0 &&
-         (tensor.storage_offset() + tensor.numel()) * tensor.element_size() <=
-             tensor.storage().nbytes();
+  if (!tensor.defined() || tensor.layout() != at::kStrided ||
+      !tensor.is_contiguous() || tensor.storage_offset() < 0) {
+    return false;
+  }
+  // No sum or product here: a file may have any sizes.
+  const auto held =
+      static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size());
+  return tensor.storage_offset() <= held &&
+         tensor.numel() <= held - tensor.storage_offset();
 }
 
 bool IsWithin(int64_t value, int64_t maximum) {
   return value >= 1 && value <= maximum;
 }
 
-absl::Status ReadWeights(InputArchive& archive, NamedTensors* weights) {
+// file_bytes: that the archive has.
+absl::Status ReadWeights(InputArchive& archive, size_t file_bytes,
+                         NamedTensors* weights) {
   const c10::IValue names = Value(archive, "names");
   const c10::IValue tensors = Value(archive, "weights");
   if (!names.isList() || !tensors.isTensorList() ||
@@ -57,11 +65,18 @@ absl::Status ReadWeights(InputArchive& archive, NamedTensors* weights) {
     return absl::DataLossError("its names or weights are missing");
   }
   const std::vector<at::Tensor> values = tensors.toTensorVector();
+  // Many weights may be views of one piece of memory; copies are not.
+  auto left = static_cast<int64_t>(file_bytes);
   for (size_t i = 0; i < values.size(); ++i) {
     const c10::IValue& name = names.toListRef()[i];
     if (!name.isString() || !IsSound(values[i])) {
       return absl::DataLossError(absl::StrCat("its weight ", i, " is damaged"));
     }
+    const auto size = static_cast<int64_t>(values[i].element_size());
+    if (values[i].numel() > left / size) {
+      return absl::DataLossError("its weights are more than the file");
+    }
+    left -= values[i].numel() * size;
     weights->emplace_back(name.toStringRef(), values[i].detach().clone());
   }
   return absl::OkStatus();
@@ -115,8 +130,29 @@ absl::StatusOr<SavedClassifier> Parse(const std::string& bytes) {
       !IsWithin(saved.classes, kMaxUnits)) {
     return absl::DataLossError("its sizes cannot be");
   }
-  MR_RETURN_IF_ERROR(ReadWeights(archive, &saved.weights));
+  MR_RETURN_IF_ERROR(ReadWeights(archive, bytes.size(), &saved.weights));
   return saved;
+}
+
+// Whether there are weights for the linear layers: else a small file would ask
+// for much memory, before it is found that its weights do not fit.
+absl::Status CheckNumber(const SavedClassifier& saved) {
+  int64_t numbers = 0;
+  for (const auto& [name, tensor] : saved.weights) numbers += tensor.numel();
+  int64_t inputs = 0;  // Of the hidden layer. resnet20 has none, and is small.
+  if (saved.network == "mlp") {
+    inputs = saved.channels * saved.height * saved.width;
+  } else if (saved.network == "cnn") {
+    inputs = 64 * (saved.height / 4) * (saved.width / 4);
+  } else {
+    return absl::OkStatus();
+  }
+  if (numbers < (inputs + saved.classes) * saved.hidden) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", numbers, " weights; a ", saved.network,
+                     " of these sizes has more"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -169,6 +205,7 @@ absl::StatusOr<SavedClassifier> ParseClassifier(const std::string& bytes,
 
 absl::StatusOr<std::unique_ptr<Classifier>> MakeClassifier(
     const SavedClassifier& saved, const std::string& device) {
+  MR_RETURN_IF_ERROR(CheckNumber(saved));
   try {
     MR_ASSIGN_OR_RETURN(std::unique_ptr<Classifier> classifier,
                         Classifier::Create({.network = saved.network,

@@ -42,15 +42,17 @@ absl::StatusOr<std::string> SerializeClassifier(const SavedClassifier& saved);
 // Reads the bytes of a file. `name` begins the messages.
 //
 // Errors: INVALID_ARGUMENT for bytes that are no archive, or one of something
-// else; DATA_LOSS for one that is truncated or damaged; UNIMPLEMENTED for a
-// version that is newer than this program. As with any LibTorch archive, load
-// only files from a source you trust: they can hold code.
+// else; DATA_LOSS for one that is truncated or damaged, or has more weights
+// than bytes for them; UNIMPLEMENTED for a version that is newer than this
+// program. As with any LibTorch archive, load only files from a source you
+// trust: they can hold code.
 absl::StatusOr<SavedClassifier> ParseClassifier(const std::string& bytes,
                                                 absl::string_view name);
 
 // Returns the classifier that was saved. device: as ClassifierOptions'.
 // Errors: those of Classifier::Create, and of SetWeights for weights that do
-// not fit the sizes.
+// not fit the sizes; INVALID_ARGUMENT, before memory is taken, for too few of
+// them. REQUIRES: sizes as ParseClassifier lets pass.
 absl::StatusOr<std::unique_ptr<Classifier>> MakeClassifier(
     const SavedClassifier& saved, const std::string& device = "auto");
 

@@ -65,11 +65,16 @@ absl::StatusOr<ClassifierWorker::Images> ClassifierWorker::LoadImages(
                         LoadImageShard(load, sharding, shard_id, num_shards));
     return images;
   }
-  if (options_.dataset != "image-folder" || options_.data_dir.empty()) {
+  if (options_.dataset != "image-folder") {
     return absl::InvalidArgumentError(
-        absl::StrCat("only an image-folder with its data_dir can stay on the "
-                     "disk (lazy), not '",
+        absl::StrCat("only an image-folder can stay on the disk (lazy), not '",
                      options_.dataset, "'"));
+  }
+  if (options_.data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "data set 'image-folder': needs data_dir, a folder with train and "
+        "test, in which there is a folder of .png and .jpg files for each "
+        "class");
   }
   MR_ASSIGN_OR_RETURN(const ImageFolder all,
                       ImageFolder::Open(load.data_dir, Split::kTrain,

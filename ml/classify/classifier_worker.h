@@ -37,7 +37,8 @@ struct ClassifierWorkerOptions {
   int64_t image_channels = 3;
   // Of an image-folder: pictures stay on the disk and are read by threads ahead
   // of the step, each epoch anew. For more of them than memory holds; trains
-  // the same weights.
+  // the same weights. Those of the test split are held in memory even so, as
+  // long as EvaluateShard runs.
   bool lazy = false;
   // See ClassifierOptions.
   std::string network = "cnn";
@@ -67,7 +68,8 @@ class ClassifierWorker {
   // decides which) and, the first time, makes the model.
   //
   // Errors: those of LoadImageDataset, train::ShardItems and Classifier.
-  // INVALID_ARGUMENT, `lazy` with a data set that is no image-folder.
+  // INVALID_ARGUMENT, `lazy` with a data set that is no image-folder, or with
+  // no data_dir.
   absl::Status LoadDataShard(int shard_id, int num_shards,
                              const train::Config& config);
 

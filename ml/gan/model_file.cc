@@ -108,9 +108,14 @@ at::Tensor ReadTensor(InputArchive& root, const std::string& name) {
   at::Tensor tensor;
   if (!archive->try_read(path.back(), tensor)) return {};
   if (!tensor.defined() || tensor.layout() != at::kStrided ||
-      !tensor.is_contiguous() || tensor.storage_offset() < 0 ||
-      (tensor.storage_offset() + tensor.numel()) * tensor.element_size() >
-          tensor.storage().nbytes()) {
+      !tensor.is_contiguous() || tensor.storage_offset() < 0) {
+    return {};
+  }
+  // No sum or product here: a file may have any sizes.
+  const auto held =
+      static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size());
+  if (tensor.storage_offset() > held ||
+      tensor.numel() > held - tensor.storage_offset()) {
     return {};
   }
   return tensor.detach();

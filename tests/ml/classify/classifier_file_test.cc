@@ -1,7 +1,9 @@
 #include "ml/classify/classifier_file.h"
 
 #include <memory>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "ATen/ATen.h"
 #include "gtest/gtest.h"
@@ -9,6 +11,7 @@
 #include "ml/data/dataset_loader.h"
 #include "runtime/base/status_macros.h"
 #include "tests/ml/data/data_testutil.h"
+#include "torch/serialize/archive.h"
 
 namespace miniray::ml {
 namespace {
@@ -89,6 +92,58 @@ TEST(ClassifierFileTest, DamageIsNoticed) {
               {"file.pt: not a classifier that `classification` saved"});
   ExpectError(ParseClassifier("text", "file.pt").status(), kInvalidArgument,
               {"file.pt"});
+}
+
+TEST(ClassifierFileTest, ASmallFileDoesNotTakeMuchMemory) {
+  // Sizes of networks of gigabytes, whose weights are not there.
+  SavedClassifier saved = {.network = "mlp",
+                           .channels = 1,
+                           .height = 1024,
+                           .width = 1024,
+                           .hidden = 65536,
+                           .classes = 2,
+                           .dataset = "x",
+                           .weights = {{"hidden.weight", at::zeros({3})}}};
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, SerializeClassifier(saved));
+  ASSERT_OK_AND_ASSIGN(const SavedClassifier parsed,
+                       ParseClassifier(bytes, "x"));
+  ExpectError(MakeClassifier(parsed, "cpu").status(), kInvalidArgument,
+              {"there are 3 weights; a mlp of these sizes has more"});
+  saved.network = "cnn";
+  ExpectError(MakeClassifier(saved, "cpu").status(), kInvalidArgument,
+              {"there are 3 weights; a cnn of these sizes has more"});
+  // The last layer alone.
+  saved.network = "mlp";
+  saved.height = saved.width = 1;
+  saved.classes = 65536;
+  ExpectError(MakeClassifier(saved, "cpu").status(), kInvalidArgument,
+              {"there are 3 weights"});
+}
+
+TEST(ClassifierFileTest, WeightsAreNotMoreThanTheFile) {
+  // Eight weights that are one piece of memory, which is in the file once.
+  const at::Tensor shared = at::zeros({100000});
+  std::vector<std::string> names;
+  c10::List<at::Tensor> tensors;
+  for (int i = 0; i < 8; ++i) {
+    names.push_back(std::to_string(i));
+    tensors.push_back(shared);
+  }
+  torch::serialize::OutputArchive archive;
+  archive.write("format", c10::IValue("miniray.classifier"));
+  archive.write("version", c10::IValue(int64_t{1}));
+  archive.write("network", c10::IValue("cnn"));
+  archive.write("image_shape", c10::IValue(std::vector<int64_t>{1, 8, 8}));
+  archive.write("hidden", c10::IValue(int64_t{8}));
+  archive.write("classes", c10::IValue(int64_t{3}));
+  archive.write("dataset", c10::IValue("x"));
+  archive.write("names", c10::IValue(names));
+  archive.write("weights", c10::IValue(tensors));
+  std::ostringstream bytes;
+  archive.save_to(bytes);
+  ASSERT_LT(bytes.str().size(), 500000u);
+  ExpectError(ParseClassifier(bytes.str(), "file.pt").status(), kDataLoss,
+              {"file.pt", "its weights are more than the file"});
 }
 
 TEST(ClassifierFileTest, WeightsOfAnotherNetworkDoNotFit) {

@@ -183,6 +183,13 @@ TEST(ClassifierWorkerTest, OnlyFoldersOfPicturesStayOnTheDisk) {
   options.lazy = true;
   ExpectError(ClassifierWorker(options).LoadDataShard(0, 1, {}),
               kInvalidArgument, {"image-folder", "'synthetic'"});
+  // What is missing is said, lazy or not.
+  options.dataset = "image-folder";
+  for (const bool lazy : {true, false}) {
+    options.lazy = lazy;
+    ExpectError(ClassifierWorker(options).LoadDataShard(0, 1, {}),
+                kInvalidArgument, {"'image-folder': needs data_dir, a folder"});
+  }
 }
 
 TEST(ClassifierWorkerTest, AugmentationChangesWhatIsTrained) {
