@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -36,6 +37,16 @@ TEST(ClassificationTest, AveragesEveryThirdEpochAndLearns) {
   ASSERT_TRUE(absl::SimpleAtod(words[0], &accuracy)) << lines[2];
   EXPECT_GT(accuracy, 65);
   EXPECT_TRUE(tree.WaitForCount(0)) << tree.Living().size() << " are left";
+}
+
+TEST(ClassificationTest, TrainsNothingThatCannotBeSaved) {
+  ProcessTree tree;
+  const std::string folder = tree.folder() + "/absent";
+  const RunResult result = tree.Run({BuiltProgram("ml/examples/classification"),
+                                     "--save=" + folder + "/cnn.pt"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("--save: there is no folder " + folder));
 }
 
 }  // namespace
