@@ -46,8 +46,8 @@ class ImageSink {
                                    digits_, first + i),
                    images[i]));
       if (first + i < grid_.size(0)) grid_[first + i].copy_(images[i]);
+      ++done_;
     }
-    done_ += images.size(0);
     const double seconds =
         std::max(absl::ToDoubleSeconds(absl::Now() - start_), 1e-9);
     bar_.Update(
@@ -166,25 +166,39 @@ class Distributor {
   std::vector<ActorHandle<GeneratorWorker>> workers_;
 };
 
+absl::Status LibTorchError(const std::exception& error) {
+  // LibTorch adds a backtrace.
+  const std::string text = error.what();
+  return absl::InternalError(text.substr(0, text.find('\n')));
+}
+
+// Writes all images, and the grid.
+absl::Status MakeImages(const GanModel& model,
+                        const GenerationRunOptions& options,
+                        const std::string& grid, ImageSink* sink) {
+  try {
+    MR_RETURN_IF_ERROR(options.cluster.has_value()
+                           ? Distributor(model, options, sink).Run()
+                           : GenerateHere(model, options, sink));
+    return sink->WriteGrid(grid);
+  } catch (const std::exception& error) {
+    return LibTorchError(error);
+  }
+}
+
 absl::Status Generate(const GanModel& model,
                       const GenerationRunOptions& options, ProgressBar* bar) {
   MR_RETURN_IF_ERROR(Annotate(MakeDirectories(options.output),
                               "--output: cannot make the folder"));
   const absl::Time start = absl::Now();
   ImageSink sink(model, options, bar);
-  if (options.cluster.has_value()) {
-    const absl::Status made = Distributor(model, options, &sink).Run();
-    if (absl::IsUnavailable(made)) {
-      return Annotate(made,
-                      absl::StrCat(sink.done(), " of ", options.num_images,
-                                   " images are in ", options.output));
-    }
-    MR_RETURN_IF_ERROR(made);
-  } else {
-    MR_RETURN_IF_ERROR(GenerateHere(model, options, &sink));
-  }
   const std::string grid = options.output + "/grid.png";
-  MR_RETURN_IF_ERROR(sink.WriteGrid(grid));
+  const absl::Status made = MakeImages(model, options, grid, &sink);
+  // They stay, whatever has gone wrong: a full disk, a worker.
+  if (!made.ok()) {
+    return Annotate(made, absl::StrCat(sink.done(), " of ", options.num_images,
+                                       " images are in ", options.output));
+  }
   bar->Print(absl::StrFormat("Images: %d in %s, %.1f s", options.num_images,
                              options.output,
                              absl::ToDoubleSeconds(absl::Now() - start)));
@@ -200,9 +214,7 @@ absl::Status RunGeneration(const GanModel& model,
   try {
     return Generate(model, options, bar);
   } catch (const std::exception& error) {
-    // LibTorch adds a backtrace.
-    const std::string text = error.what();
-    return absl::InternalError(text.substr(0, text.find('\n')));
+    return LibTorchError(error);
   }
 }
 

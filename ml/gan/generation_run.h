@@ -39,7 +39,7 @@ struct GenerationRunOptions {
 // batches a worker in memory, here and there.
 //
 // Errors: those of the folder and of writing; Unavailable when no worker is
-// left, with how many images there are. Images written before an error stay.
+// left. Images written before an error stay, and it says how many there are.
 absl::Status RunGeneration(const GanModel& model,
                            const GenerationRunOptions& options,
                            ProgressBar* bar);

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ml/gan/generator_worker.h"
@@ -25,11 +26,17 @@ using ::testing::HasSubstr;
 
 class GenerationRunTest : public ::testing::Test {
  protected:
+  // A folder that is not there yet: the image of an earlier run would be taken
+  // for one of this run.
+  static std::string Folder(const std::string& name) {
+    const std::string folder = ::testing::TempDir() + "/" + name;
+    std::filesystem::remove_all(folder);
+    return folder;
+  }
+
   GenerationRunOptions Options(const std::string& name) {
-    return {.num_images = 30,
-            .output = ::testing::TempDir() + "/" + name,
-            .seed = 11,
-            .batch_size = 7};
+    return {
+        .num_images = 30, .output = Folder(name), .seed = 11, .batch_size = 7};
   }
 
   absl::Status Run(const GenerationRunOptions& options,
@@ -45,8 +52,10 @@ class GenerationRunTest : public ::testing::Test {
   // many it has killed.
   static int KillWorkers(const Cluster& connection, const std::string& output,
                          int count) {
-    Eventually(
-        [&] { return std::filesystem::exists(output + "/image_0000.png"); });
+    // Workers start first, which may take long on a busy machine.
+    EXPECT_TRUE(Eventually(
+        [&] { return std::filesystem::exists(output + "/image_0000.png"); },
+        absl::Seconds(60)));
     int killed = 0;
     const auto state = connection.GetState();
     EXPECT_TRUE(state.ok()) << state.status();
@@ -117,7 +126,7 @@ TEST_F(GenerationRunTest, WorkersMakeTheClassThatIsAskedFor) {
 
   TestCluster cluster;
   const std::string expected = options.output;
-  options.output = ::testing::TempDir() + "/class_2_workers";
+  options.output = Folder("class_2_workers");
   options.cluster = cluster.Connect();
   options.workers = 2;
   ASSERT_EQ(Run(options, model), absl::OkStatus());
@@ -135,7 +144,7 @@ TEST_F(GenerationRunTest, TheWorkOfADeadWorkerGoesToTheOthers) {
   ASSERT_EQ(Run(options), absl::OkStatus());
 
   const std::string expected = options.output;
-  options.output = ::testing::TempDir() + "/survivor";
+  options.output = Folder("survivor");
   options.workers = 3;
   int killed = 0;
   std::thread killer(
@@ -170,6 +179,28 @@ TEST_F(GenerationRunTest, WithoutWorkersItSaysWhatThereIs) {
   // Those that were made stay.
   EXPECT_TRUE(std::filesystem::exists(options.output + "/image_0000.png"));
   EXPECT_FALSE(std::filesystem::exists(options.output + "/grid.png"));
+}
+
+TEST_F(GenerationRunTest, AnImageThatCannotBeWrittenSaysWhatThereIs) {
+  GenerationRunOptions options = Options("blocked");
+  // A folder lies where an image is to be.
+  std::filesystem::create_directories(options.output + "/image_010.png");
+  const absl::Status alone = Run(options);
+  EXPECT_FALSE(alone.ok());
+  // The second batch is images 7 to 13.
+  EXPECT_THAT(std::string(alone.message()),
+              HasSubstr("10 of 30 images are in " + options.output + ": "));
+  EXPECT_THAT(std::string(alone.message()), HasSubstr("image_010.png"));
+  EXPECT_TRUE(std::filesystem::exists(options.output + "/image_009.png"));
+
+  TestCluster cluster;
+  options.cluster = cluster.Connect();
+  options.workers = 2;
+  const absl::Status together = Run(options);
+  EXPECT_FALSE(together.ok());
+  EXPECT_THAT(std::string(together.message()),
+              HasSubstr(" of 30 images are in " + options.output + ": "));
+  EXPECT_THAT(std::string(together.message()), HasSubstr("image_010.png"));
 }
 
 TEST_F(GenerationRunTest, WorkersRefuseWhatTheyCannotDo) {
