@@ -122,6 +122,8 @@ class ActorConnection : public CallOwner,
     std::optional<int32_t> process;
     // What the actor keeps for the result.
     std::shared_ptr<void> kept;
+    // Of the call.
+    absl::Time deadline = absl::InfiniteFuture();
     // Dies unlocked: what it holds may have things to do.
     std::vector<std::shared_ptr<CallState>> holds;
   };

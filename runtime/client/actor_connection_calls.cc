@@ -370,6 +370,7 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
       continue;
     }
     ForgetDeadline(call);
+    outcome.deadline = call.deadline;
     if (absl::IsDeadlineExceeded(reply.status) &&
         call.deadline <= last_reply_) {
       reply.status = Annotate(reply.status, NotDone(call));
@@ -562,6 +563,17 @@ void ActorConnection::Run(Outcomes outcomes) {
     }
     // It is this process's own before anybody here hears of it. What it refers
     // to in turn goes on being held by the actor.
+    if (outcome.deadline != absl::InfiniteFuture()) {
+      RunInBackground(
+          [weak = std::weak_ptr<CallState>(outcome.state)] {
+            const auto state = weak.lock();
+            if (state == nullptr) return;
+            state->Complete(absl::DeadlineExceededError(
+                "the call is done, but the object store that has its result "
+                "has not answered within the call's timeout"));
+          },
+          outcome.deadline - absl::Now());
+    }
     const absl::Cord reference = *outcome.result;
     options_.hold(reference, [state = std::move(outcome.state),
                               kept = std::move(outcome.kept), reference,

@@ -179,6 +179,7 @@ class ActorConnectionTest : public testing::TestWithParam<Transport> {
     options.channels = channels_;
     options.transport = GetParam();
     options.lookup = head_->lookup();
+    options.hold = hold_;
     ActorIdentity actor;
     actor.actor_id = "actor-1";
     actor.class_name = "Recorder";
@@ -195,6 +196,8 @@ class ActorConnectionTest : public testing::TestWithParam<Transport> {
 
   int max_concurrency_ = 1;
   int64_t session_life_ms_ = 0;  // 0: the default.
+  // Of the connections made from now on.
+  decltype(ActorConnection::Options::hold) hold_;
   const std::shared_ptr<std::atomic<int>> channels_made_ =
       std::make_shared<std::atomic<int>>(0);
   const std::shared_ptr<ChannelPool> channels_ = std::make_shared<ChannelPool>(
@@ -652,6 +655,29 @@ TEST_P(ActorConnectionTest, NoTimeAtAllIsOverAtOnce) {
   }
   EXPECT_THAT(Number(connection->Call(Record(1, 2))), IsOk());
   EXPECT_THAT(Runs(1), testing::ElementsAre(2));
+}
+
+TEST_P(ActorConnectionTest, AStoreThatDoesNotAnswerDoesNotOutlastTheTimeout) {
+  absl::Mutex mu;
+  std::vector<std::function<void(std::shared_ptr<void>)>> unanswered;
+  hold_ = [&](const absl::Cord&,
+              std::function<void(std::shared_ptr<void>)> done) {
+    absl::MutexLock lock(&mu);
+    unanswered.push_back(std::move(done));
+  };
+  auto connection = Connect();
+  CallRequest request = Record(1, 1);
+  request.keep_result = true;
+  request.timeout = absl::Seconds(2);
+  auto call = connection->Call(std::move(request));
+  EXPECT_THAT(call->Wait(kLong), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                          HasSubstr("object store")));
+  EXPECT_THAT(Runs(1), testing::ElementsAre(1));
+  absl::MutexLock lock(&mu);
+  // An answer that comes yet changes nothing.
+  ASSERT_EQ(unanswered.size(), 1);
+  unanswered[0](nullptr);
+  EXPECT_THAT(call->Wait(kLong), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
 // --- Limits, the end.
