@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/net.h"
 
@@ -37,6 +38,25 @@ bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
     return false;
   }
   return absl::EqualsIgnoreCase(origin, host_header);
+}
+
+std::string WhyNoWriteWithoutToken(const WriteRequest& request) {
+  if (!IsLoopback(absl::AsciiStrToLower(HostOf(request.host)))) {
+    return "this cluster has no token: only from 127.0.0.1 or localhost can it "
+           "be told to change something";
+  }
+  if (!IsOwnOrigin(request.origin, request.host, request.tls)) {
+    return absl::StrCat("this cluster has no token: send the header 'Origin: ",
+                        request.tls ? "https" : "http", "://", request.host,
+                        "'");
+  }
+  const absl::string_view media_type = absl::StripAsciiWhitespace(
+      request.content_type.substr(0, request.content_type.find(';')));
+  if (!absl::EqualsIgnoreCase(media_type, "application/json")) {
+    return "this cluster has no token: send the header 'Content-Type: "
+           "application/json'";
+  }
+  return "";
 }
 
 }  // namespace miniray

@@ -8,6 +8,8 @@
 #ifndef MINIRAY_RUNTIME_DASHBOARD_ACCESS_H_
 #define MINIRAY_RUNTIME_DASHBOARD_ACCESS_H_
 
+#include <string>
+
 #include "absl/strings/string_view.h"
 
 namespace miniray {
@@ -21,6 +23,20 @@ bool IsOwnHost(absl::string_view host_header, absl::string_view listen_host);
 // tunnel or a proxy in front of it may.
 bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
                  bool tls);
+
+// What a request that changes something shows, beside a token.
+struct WriteRequest {
+  absl::string_view host;    // The header Host; it is the dashboard's.
+  absl::string_view origin;  // The header Origin; empty: there is none.
+  absl::string_view content_type;
+  bool tls = false;  // As above.
+};
+
+// Where the cluster has no token, any program on this machine may change
+// something, but no page of another site: its form can send no JSON, and its
+// script may not say where it is from. Returns why the request is refused, with
+// what to do; empty: it is not.
+std::string WhyNoWriteWithoutToken(const WriteRequest& request);
 
 }  // namespace miniray
 

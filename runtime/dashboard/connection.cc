@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -52,6 +53,10 @@ Connection::Connection(ScopedFd fd, SSL_CTX* tls, absl::Duration patience)
       deadline_(absl::Now() + patience) {
   fcntl(fd_.get(), F_SETFD, FD_CLOEXEC);
   fcntl(fd_.get(), F_SETFL, fcntl(fd_.get(), F_GETFL) | O_NONBLOCK);
+  // An answer leaves in two parts, an event in one: neither waits for the
+  // other end's word of what came before.
+  const int yes = 1;
+  setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   if (tls == nullptr) return;
   ssl_.reset(SSL_new(tls));
   if (ssl_ != nullptr) SSL_set_fd(ssl_.get(), fd_.get());
@@ -94,6 +99,11 @@ bool Connection::AwaitRequest(absl::Duration idle) {
 void Connection::BeginAnswer() {
   if (!waiting_.exchange(false)) return;
   deadline_ = absl::Now() + kAnswerTime;
+}
+
+bool Connection::HasLeft() const {
+  pollfd socket = {fd_.get(), POLLRDHUP, 0};
+  return poll(&socket, 1, 0) > 0;
 }
 
 void Connection::Fail(absl::string_view why) {

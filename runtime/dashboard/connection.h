@@ -42,6 +42,11 @@ class Connection : public httplib::Stream {
 
   // The request is there; from now on the time runs for the answer.
   void BeginAnswer();
+  // The answer is a stream: its next part has all of the time again.
+  void RenewAnswer() { deadline_ = absl::Now() + kAnswerTime; }
+  // Whether the other end has closed, or EndReading was called: nobody waits
+  // for a further part.
+  bool HasLeft() const;
 
   // Notes why the client is refused; the first reason counts.
   void Fail(absl::string_view why);

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -21,35 +21,33 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/token.h"
 #include "runtime/dashboard/access.h"
+#include "runtime/dashboard/answers.h"
+#include "runtime/dashboard/api.h"
+#include "runtime/dashboard/assets.h"
 #include "runtime/dashboard/http_server.h"
-#include "runtime/dashboard/page.h"
-#include "runtime/dashboard/state_json.h"
+#include "runtime/dashboard/routes.h"
 #include "runtime/dashboard/tls_context.h"
 
 namespace miniray {
 namespace {
 
-constexpr char kJson[] = "application/json";
-constexpr char kHtml[] = "text/html; charset=utf-8";
+// What POST may bring; none of it is looked at.
+constexpr size_t kMaxBody = 4 << 10;
 
 const httplib::Headers& SecurityHeaders() {
   static const auto* const headers = new httplib::Headers{
       {"Cache-Control", "no-store"},
-      // The page's own script and style, and requests to this server alone.
+      // Scripts, styles and data of this server alone; images that a script
+      // made of what it fetched with the token.
       {"Content-Security-Policy",
-       "default-src 'none'; script-src 'unsafe-inline'; "
-       "style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-       "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+       "default-src 'none'; script-src 'self'; style-src 'self'; "
+       "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; "
+       "form-action 'none'; frame-ancestors 'none'"},
+      {"Cross-Origin-Resource-Policy", "same-origin"},
       {"Referrer-Policy", "no-referrer"},
       {"X-Content-Type-Options", "nosniff"},
   };
   return *headers;
-}
-
-void Refuse(httplib::Response& response, int code, absl::string_view why) {
-  response.status = code;
-  response.set_content(
-      nlohmann::json{{"error", std::string(why)}}.dump() + "\n", kJson);
 }
 
 std::string Peer(const httplib::Request& request) {
@@ -65,6 +63,7 @@ class DashboardServerImpl : public DashboardServer {
  public:
   DashboardServerImpl(Options options, TlsContext tls)
       : options_(std::move(options)),
+        api_(&options_),
         server_(std::move(tls), options_.patience) {
     Configure();
     AddRoutes();
@@ -103,14 +102,13 @@ class DashboardServerImpl : public DashboardServer {
 
   void Shutdown() override {
     if (!thread_.joinable()) return;
+    api_.Stop();
     server_.EndConnections();
     server_.stop();
     thread_.join();
   }
 
  private:
-  using Handler = httplib::Server::Handler;
-
   void Configure() {
     // Not httplib's default SO_REUSEPORT: with it two heads could share a port
     // without noticing.
@@ -119,49 +117,98 @@ class DashboardServerImpl : public DashboardServer {
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
     server_.set_default_headers(SecurityHeaders());
-    server_.set_pre_routing_handler([this](const httplib::Request& request,
-                                           httplib::Response& response) {
-      HttpServer::BeginAnswer();
-      return CheckMethod(request, response) && CheckSource(request, response)
-                 ? httplib::Server::HandlerResponse::Unhandled
-                 : httplib::Server::HandlerResponse::Handled;
-    });
+    server_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          Serve(request, response);
+          return httplib::Server::HandlerResponse::Handled;
+        });
   }
 
-  // What the dashboard serves. Everything with data is under /api/, added with
-  // AddApi.
+  // What the dashboard serves. Everything with data is under /api/.
   void AddRoutes() {
-    server_.Get("/", [](const httplib::Request&, httplib::Response& response) {
-      response.set_content(kDashboardPage, kHtml);
-    });
-    AddApi("/api/v1/state",
-           [this](const httplib::Request&, httplib::Response& response) {
-             const absl::StatusOr<std::string> json =
-                 ClusterStateToJson(options_.state(), JsonStyle::kCompact);
-             if (!json.ok()) {
-               return Refuse(response, 500, json.status().message());
-             }
-             response.set_content(*json, kJson);
-           });
+    for (const EmbeddedFile& file : EmbeddedFiles()) {
+      const bool is_page = file.name == "index.html";
+      routes_.Add("GET", is_page ? "/" : absl::StrCat("/assets/", file.name),
+                  Access::kOpen,
+                  [file, tag = EntityTagOf(file.bytes)](
+                      const httplib::Request& request, const Routes::Args&,
+                      httplib::Response& response) {
+                    ServeFile(file, tag, request, response);
+                  });
+    }
+    api_.AddTo(&routes_);
   }
 
-  void AddApi(const char* path, Handler handler) {
-    server_.Get(path, [this, handler = std::move(handler)](
-                          const httplib::Request& request,
-                          httplib::Response& response) {
-      if (CheckToken(request, response)) handler(request, response);
-    });
+  static void ServeFile(const EmbeddedFile& file, const std::string& tag,
+                        const httplib::Request& request,
+                        httplib::Response& response) {
+    // Kept, and asked for anew each time: after an upgrade of the head no page
+    // runs with the scripts of another.
+    ReplaceHeader(response, "Cache-Control", "no-cache");
+    response.set_header("ETag", tag);
+    if (request.get_header_value("If-None-Match") == tag) {
+      response.status = 304;
+      return;
+    }
+    AnswerStatic(response, file.bytes, ContentTypeOf(file.name));
   }
 
-  // Whatever else a request brings is not even read.
-  bool CheckMethod(const httplib::Request& request,
-                   httplib::Response& response) const {
-    if (request.method == "GET" || request.method == "HEAD") return true;
+  void Serve(const httplib::Request& request, httplib::Response& response) {
+    const int unread = SkipBody(request);
+    HttpServer::BeginAnswer();
+    if (!CheckSource(request, response)) return;
+    const Routes::Found found = routes_.Find(request.method, request.path);
+    if (found.route == nullptr) return RefuseRoute(request, found, response);
+    if (unread != 0) {
+      LogRefusal(Peer(request), What(request), "its body is not as it must be");
+      return Refuse(response, unread,
+                    absl::StrCat("send at most ", kMaxBody,
+                                 " bytes, with a Content-Length"));
+    }
+    if (!request.ranges.empty()) {
+      // cpp-httplib would not compare them with the size of the answer.
+      response.status = 416;
+      return;
+    }
+    if (found.route->access != Access::kOpen &&
+        !CheckToken(request, found.route->access, response)) {
+      return;
+    }
+    if (found.route->access == Access::kWrite &&
+        !CheckWrite(request, response)) {
+      return;
+    }
+    found.route->handler(request, found.args, response);
+  }
+
+  // Returns 0, or the status that says why not.
+  static int SkipBody(const httplib::Request& request) {
+    // Of GET nothing is expected, and nothing read.
+    if (request.method == "GET" || request.method == "HEAD") return 0;
+    if (request.method == "POST" && !request.has_header("Expect")) {
+      return HttpServer::SkipBody(request, kMaxBody);
+    }
     HttpServer::HangUp();
-    LogRefusal(Peer(request), What(request), "only GET is answered");
-    response.set_header("Allow", "GET, HEAD");
-    Refuse(response, 405, "the dashboard only shows: it answers GET alone");
-    return false;
+    return 417;
+  }
+
+  static void RefuseRoute(const httplib::Request& request,
+                          const Routes::Found& found,
+                          httplib::Response& response) {
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    if (reads && found.allow.empty()) {
+      return Refuse(
+          response, 404,
+          "there is nothing under this path; runtime/dashboard/API.md "
+          "says what there is");
+    }
+    const std::string allow = found.allow.empty() ? "GET, HEAD" : found.allow;
+    if (!reads) {
+      LogRefusal(Peer(request), What(request),
+                 absl::StrCat("only ", allow, " is answered there"));
+    }
+    response.set_header("Allow", allow);
+    Refuse(response, 405, absl::StrCat("only ", allow, " is answered here"));
   }
 
   bool CheckSource(const httplib::Request& request,
@@ -176,8 +223,7 @@ class DashboardServerImpl : public DashboardServer {
       return false;
     }
     const std::string origin = request.get_header_value("Origin");
-    if (request.has_header("Origin") &&
-        !IsOwnOrigin(origin, host, !options_.tls_dir.empty())) {
+    if (request.has_header("Origin") && !IsOwnOrigin(origin, host, tls())) {
       LogRefusal(Peer(request), What(request),
                  absl::StrCat("its Origin is '", origin, "'"));
       Refuse(response, 403, "a page of another site may not ask this");
@@ -186,7 +232,7 @@ class DashboardServerImpl : public DashboardServer {
     return true;
   }
 
-  bool CheckToken(const httplib::Request& request,
+  bool CheckToken(const httplib::Request& request, Access access,
                   httplib::Response& response) const {
     if (options_.token.empty()) return true;
     const std::string header = request.get_header_value("Authorization");
@@ -195,11 +241,15 @@ class DashboardServerImpl : public DashboardServer {
         TokensMatch(bearer, options_.token)) {
       return true;
     }
-    if (TokensMatch(request.get_param_value("token"), options_.token)) {
+    // Addresses are remembered and passed on: they open nothing that changes
+    // something.
+    const bool in_address = request.has_param("token");
+    if (access != Access::kWrite &&
+        TokensMatch(request.get_param_value("token"), options_.token)) {
       return true;
     }
     LogRefusal(Peer(request), What(request),
-               header.empty() && !request.has_param("token")
+               header.empty() && !(in_address && access != Access::kWrite)
                    ? "it carries no token"
                    : "its token is wrong");
     response.set_header("WWW-Authenticate", "Bearer");
@@ -209,7 +259,28 @@ class DashboardServerImpl : public DashboardServer {
     return false;
   }
 
+  bool CheckWrite(const httplib::Request& request,
+                  httplib::Response& response) const {
+    if (!options_.token.empty()) return true;
+    const std::string host = request.get_header_value("Host");
+    const std::string origin = request.get_header_value("Origin");
+    const std::string content_type = request.get_header_value("Content-Type");
+    const std::string why =
+        WhyNoWriteWithoutToken({.host = host,
+                                .origin = origin,
+                                .content_type = content_type,
+                                .tls = tls()});
+    if (why.empty()) return true;
+    LogRefusal(Peer(request), What(request), why);
+    Refuse(response, 403, why);
+    return false;
+  }
+
+  bool tls() const { return !options_.tls_dir.empty(); }
+
   const Options options_;
+  Api api_;
+  Routes routes_;
   HttpServer server_;
   int port_ = -1;
   std::atomic<bool> ended_ = false;

@@ -2,9 +2,13 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/refusal_log.h"
 
@@ -46,7 +50,7 @@ HttpServer::HttpServer(TlsContext tls, absl::Duration patience)
   new_task_queue = [this] { return new Threads(this); };
   // The handlers log what they refuse; this is what no handler sees.
   set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (serving != nullptr &&
+    if (serving != nullptr && response.body.empty() &&
         (response.status == 400 || response.status == 413 ||
          response.status == 414)) {
       serving->Fail(absl::StrCat("its request is malformed or too long (",
@@ -63,6 +67,41 @@ void HttpServer::BeginAnswer() {
 
 void HttpServer::HangUp() {
   if (serving != nullptr) serving->HangUp();
+}
+
+int HttpServer::SkipBody(const httplib::Request& request, size_t max_bytes) {
+  if (serving == nullptr) return 0;
+  const size_t lengths = request.get_header_value_count("Content-Length");
+  uint64_t left = 0;
+  if (request.has_header("Transfer-Encoding") || lengths > 1 ||
+      (lengths == 1 &&
+       !absl::SimpleAtoi(request.get_header_value("Content-Length"), &left))) {
+    HangUp();
+    return 411;
+  }
+  if (left > max_bytes) {
+    HangUp();
+    return 413;
+  }
+  char unread[512];
+  while (left > 0) {
+    const ssize_t got =
+        serving->read(unread, std::min<uint64_t>(left, sizeof(unread)));
+    if (got <= 0) {
+      HangUp();
+      return 408;
+    }
+    left -= static_cast<uint64_t>(got);
+  }
+  return 0;
+}
+
+void HttpServer::RenewAnswer() {
+  if (serving != nullptr) serving->RenewAnswer();
+}
+
+bool HttpServer::ClientHasLeft() {
+  return serving != nullptr && serving->HasLeft();
 }
 
 void HttpServer::EndConnections() {

@@ -30,10 +30,21 @@ class HttpServer : public httplib::Server {
   // lets 5 wait.
   void QueueMany();
 
+  // --- For handlers, in the thread that serves the request.
+
   // To be called by the pre-routing handler: the request has been read.
   static void BeginAnswer();
-  // To be called by a handler: there is more to read, and nobody wants it.
+  // There is more to read, and nobody wants it.
   static void HangUp();
+  // Reads what comes behind the headers, so that the connection can be used
+  // again. Returns 0, or the status that says why it could not; then the
+  // connection ends with this answer.
+  static int SkipBody(const httplib::Request& request, size_t max_bytes);
+  // The answer is a stream: its next part has all of the time again.
+  static void RenewAnswer();
+  // Whether nobody waits for a further part: the client has gone, or the server
+  // ends.
+  static bool ClientHasLeft();
 
   // Ends those that wait, lets answers go out for a second, then ends all.
   // Call it before stop(), which waits for the threads. Thread-safe.

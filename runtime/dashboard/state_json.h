@@ -1,4 +1,5 @@
-// The cluster's tables as JSON, for `miniray status` and the dashboard.
+// The cluster's tables, and other messages, as JSON, for `miniray status` and
+// the dashboard.
 
 #ifndef MINIRAY_RUNTIME_DASHBOARD_STATE_JSON_H_
 #define MINIRAY_RUNTIME_DASHBOARD_STATE_JSON_H_
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "google/protobuf/message.h"
 #include "proto/head.pb.h"
 
 namespace miniray {
@@ -14,7 +16,10 @@ enum class JsonStyle { kCompact, kIndented };
 
 // Returns protobuf's JSON with the field names of the .proto file; every plain
 // field is present, also where it is 0 or empty. As always in protobuf's JSON,
-// 64-bit integers are strings.
+// 64-bit integers are strings, and so are NaN, Infinity and -Infinity.
+absl::StatusOr<std::string> MessageToJson(
+    const google::protobuf::Message& message, JsonStyle style);
+
 absl::StatusOr<std::string> ClusterStateToJson(
     const v1::GetClusterStateResponse& state, JsonStyle style);
 

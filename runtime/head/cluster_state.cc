@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
 #include "runtime/base/version.h"
 
@@ -243,6 +245,37 @@ std::string ClusterState::SerializedSnapshot(
     }
   }
   return bytes;
+}
+
+uint64_t ClusterState::Fingerprint() const {
+  using ::google::protobuf::io::CodedOutputStream;
+  using ::google::protobuf::io::StringOutputStream;
+  absl::MutexLock lock(&mu_);
+  // Nodes have no version, and are few. Maps need one order.
+  std::string bytes;
+  {
+    StringOutputStream to(&bytes);
+    CodedOutputStream coded(&to);
+    coded.SetSerializationDeterministic(true);
+    SnapshotWithoutActors({v1::TABLE_NODES}).SerializeToCodedStream(&coded);
+  }
+  uint64_t print = absl::Hash<std::string>()(bytes);
+  const auto add = [&print](int64_t version, int64_t birth) {
+    print = absl::Hash<std::pair<uint64_t, std::pair<int64_t, int64_t>>>()(
+        {print, {version, birth}});
+  };
+  for (const auto& [id, actor] : actors_) {
+    add(actor->info.version(), actor->info.create_unix_ms());
+  }
+  add(-1, 0);  // Between two tables.
+  for (const auto& [id, job] : jobs_) {
+    add(job.info.version(), job.info.start_unix_ms());
+  }
+  add(-1, 0);
+  for (const auto& [id, group] : groups_) {
+    add(group.info.version(), group.info.create_unix_ms());
+  }
+  return print;
 }
 
 v1::GetClusterStateResponse ClusterState::SnapshotWithoutActors(

@@ -195,6 +195,9 @@ class ClusterState {
           nullptr) const;
   // The same in wire format, many times faster where there are many actors.
   std::string SerializedSnapshot(const std::set<v1::Table>& tables = {}) const;
+  // Is another one when something in the tables has changed; for who looks
+  // often whether there is news. Means nothing to another process.
+  uint64_t Fingerprint() const;
 
   // Of living actors and of jobs that have not ended.
   std::set<std::string> PackagesInUse() const;

@@ -17,9 +17,11 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/token.h"
 #include "runtime/head/actor_state_store.h"
+#include "runtime/head/ask_actor.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
 #include "runtime/head/listen_failure.h"
+#include "runtime/head/log_chunk_queue.h"
 #include "runtime/head/package_store.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/head/state_store.h"
@@ -47,7 +49,8 @@ class HeadServerImpl : public HeadServer {
  public:
   HeadServerImpl(const Options& options, std::unique_ptr<StateFolder> folder,
                  std::unique_ptr<StateStore> store)
-      : folder_(std::move(folder)),
+      : token_(options.token),
+        folder_(std::move(folder)),
         store_(std::move(store)),
         state_({.lease = options.lease,
                 .driver_grace = options.driver_grace,
@@ -149,6 +152,48 @@ class HeadServerImpl : public HeadServer {
     return state_.Snapshot();
   }
 
+  v1::GetClusterStateResponse SelectState(
+      const std::set<v1::Table>& tables,
+      const std::function<bool(const v1::ActorInfo&)>& keep_actor)
+      const override {
+    return state_.Snapshot(tables, keep_actor);
+  }
+
+  uint64_t StateFingerprint() const override { return state_.Fingerprint(); }
+
+  absl::StatusOr<std::unique_ptr<LogReader>> ReadLog(
+      const v1::ReadLogRequest& request) override {
+    MR_ASSIGN_OR_RETURN(ClusterState::LogPlace place, state_.FindLog(request));
+    return std::make_unique<LogChunkQueue>(&logs_, &state_, std::move(place));
+  }
+
+  absl::Status StopJob(const std::string& job_id) override {
+    struct Answer {
+      absl::Status status;
+      absl::Notification came;
+    };
+    const auto answer = std::make_shared<Answer>();
+    state_.StopJob(job_id, [answer](absl::Status status) {
+      answer->status = std::move(status);
+      answer->came.Notify();
+    });
+    answer->came.WaitForNotification();
+    return answer->status;
+  }
+
+  absl::StatusOr<v1::InspectResponse> InspectActor(
+      const std::string& actor_id, absl::Duration timeout) const override {
+    const v1::GetClusterStateResponse found = state_.Snapshot(
+        {v1::TABLE_ACTORS}, [&actor_id](const v1::ActorInfo& actor) {
+          return actor.actor_id() == actor_id;
+        });
+    if (found.actors().empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("the head knows no actor ", actor_id));
+    }
+    return AskActor(found.actors(0), token_, timeout);
+  }
+
   void Shutdown(End end) override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;
@@ -167,6 +212,7 @@ class HeadServerImpl : public HeadServer {
   }
 
  private:
+  const std::string token_;
   const std::unique_ptr<StateFolder> folder_;
   const std::unique_ptr<StateStore> store_;
   ClusterState state_;

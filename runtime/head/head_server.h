@@ -4,12 +4,17 @@
 #define MINIRAY_RUNTIME_HEAD_HEAD_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/actor.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/head/log_reader.h"
 
 namespace miniray {
 
@@ -78,6 +83,30 @@ class HeadServer {
 
   // What GetClusterState answers.
   virtual v1::GetClusterStateResponse GetState() const = 0;
+
+  // --- For the dashboard, which is in the same process: without a call and its
+  // token.
+
+  // The tables asked for; none: all of them. keep_actor: of the actors, only
+  // those for which it is true; null: all. It is called under the head's lock,
+  // and must not call back.
+  virtual v1::GetClusterStateResponse SelectState(
+      const std::set<v1::Table>& tables,
+      const std::function<bool(const v1::ActorInfo&)>& keep_actor) const = 0;
+  // Is another one when something in the tables has changed. Costs a
+  // millisecond with ten thousand actors.
+  virtual uint64_t StateFingerprint() const = 0;
+  // As ReadLog. The reader must go before the head. Errors: those of ReadLog.
+  virtual absl::StatusOr<std::unique_ptr<LogReader>> ReadLog(
+      const v1::ReadLogRequest& request) = 0;
+  // As StopJob; waits until the head's answer would leave. Errors: NOT_FOUND.
+  virtual absl::Status StopJob(const std::string& job_id) = 0;
+  // What the actor's process tells of its calls: asks it, for `timeout` at
+  // most. Errors: NOT_FOUND, the head knows no such actor. UNAVAILABLE, it has
+  // no process now, or the head cannot reach it (nodes dial the head, and need
+  // not be reachable from it). DEADLINE_EXCEEDED.
+  virtual absl::StatusOr<v1::InspectResponse> InspectActor(
+      const std::string& actor_id, absl::Duration timeout) const = 0;
 
   // What was taken over from an earlier head, e.g. "2 nodes, 5 actors"; empty:
   // this is a new cluster.

@@ -1,26 +1,18 @@
 #include "runtime/head/log_stream.h"
 
-#include <algorithm>
-#include <deque>
 #include <memory>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "runtime/base/background.h"
-#include "runtime/head/stream_link.h"
-#include "runtime/rpc/grpc_status.h"
+#include "runtime/head/log_reading.h"
 
 namespace miniray {
 namespace {
 
-// For news of what is followed; then the head is asked again.
-constexpr int64_t kWaitMs = 60'000;
-
-class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
+class LogStream : public grpc::ServerWriteReactor<v1::LogChunk>,
+                  public LogOutput {
  public:
   LogStream(LogRelay* relay, ClusterState* state, ClusterState::LogPlace place)
-      : reading_(std::make_shared<Reading>(this, relay, state)) {
+      : reading_(std::make_shared<LogReading>(this, relay, state)) {
     reading_->Begin(std::move(place));
   }
 
@@ -31,178 +23,17 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
     delete this;
   }
 
+  // LogOutput.
+  void StartWrite(const v1::LogChunk* chunk,
+                  grpc::WriteOptions options) override {
+    grpc::ServerWriteReactor<v1::LogChunk>::StartWrite(chunk, options);
+  }
+  void Finish(grpc::Status status) override {
+    grpc::ServerWriteReactor<v1::LogChunk>::Finish(std::move(status));
+  }
+
  private:
-  // What goes on for one reader: the logs of one process after the other, each
-  // from the node that has it. May outlive the stream.
-  class Reading : public LogRelay::Sink,
-                  public std::enable_shared_from_this<Reading> {
-   public:
-    Reading(LogStream* stream, LogRelay* relay, ClusterState* state)
-        : relay_(relay), state_(state), out_(stream) {}
-
-    void Begin(ClusterState::LogPlace place) {
-      absl::MutexLock lock(&mu_);
-      request_.set_actor_id(place.request.actor_id());
-      request_.set_job_id(place.request.job_id());
-      request_.set_tail_lines(place.request.tail_lines());
-      request_.set_follow(place.request.follow());
-      request_.set_skip_bytes(place.request.skip_bytes());
-      request_.set_min_incarnation(place.request.min_incarnation());
-      // The reader learns that it is connected, however long nothing is there
-      // to be read.
-      v1::LogChunk nothing;
-      nothing.set_incarnation(request_.min_incarnation());
-      Push(std::move(nothing), 0);
-      if (place.link != nullptr) return Open(std::move(place));
-      Await(0);
-    }
-
-    // Nobody reads any more: neither the head's tables nor nodes are asked from
-    // here on.
-    void Close() ABSL_LOCKS_EXCLUDED(mu_) {
-      {
-        absl::MutexLock lock(&mu_);
-        closed_ = true;
-        relay_->Close(id_);
-      }
-      out_.End(grpc::Status::CANCELLED);
-    }
-
-    void Written(bool ok) {
-      std::pair<uint64_t, int64_t> written;
-      {
-        absl::MutexLock lock(&queue_mu_);
-        written = queued_.front();
-        queued_.pop_front();
-      }
-      out_.Written(ok);
-      if (ok && written.second > 0)
-        relay_->Grant(written.first, written.second);
-    }
-
-    // --- Of Sink: with the relay's lock, so without ours.
-
-    void Data(v1::LogChunk chunk) override {
-      const auto size = static_cast<int64_t>(chunk.data().size());
-      Push(std::move(chunk), size);
-    }
-
-    void End(absl::Status status, int32_t incarnation) override {
-      RunInBackground([self = shared_from_this(), status, incarnation] {
-        self->GoOn(status, incarnation);
-      });
-    }
-
-   private:
-    void Push(v1::LogChunk chunk, int64_t size) {
-      absl::MutexLock lock(&queue_mu_);
-      queued_.emplace_back(open_id_, size);
-      out_.Push(std::move(chunk));
-    }
-
-    void Finish(const absl::Status& status) {
-      out_.End(ToGrpcStatus(status), /*drain=*/true);
-    }
-
-    void Open(ClusterState::LogPlace place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      // A new one, so that nothing that is late is taken for it.
-      id_ = relay_->NewId();
-      {
-        absl::MutexLock lock(&queue_mu_);
-        open_id_ = id_;
-      }
-      const absl::Status status =
-          relay_->Open(id_, std::move(place.link), std::move(place.request),
-                       shared_from_this());
-      if (!status.ok()) Finish(status);
-    }
-
-    // What a node had was read.
-    void GoOn(const absl::Status& status, int32_t incarnation) {
-      absl::MutexLock lock(&mu_);
-      if (closed_) return;
-      if (!status.ok() || !request_.follow() || request_.actor_id().empty() ||
-          ended_) {
-        return Finish(status);
-      }
-      request_.set_min_incarnation(
-          std::max(request_.min_incarnation(), incarnation + 1));
-      request_.clear_skip_bytes();
-      request_.clear_tail_lines();
-      Await(0);
-    }
-
-    // Waits until the record has changed.
-    void Await(int64_t min_version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      // The answer comes with locks of the state.
-      if (!request_.actor_id().empty()) {
-        v1::GetActorRequest request;
-        request.set_actor_id(request_.actor_id());
-        request.set_min_version(min_version);
-        request.set_wait_ms(kWaitMs);
-        return state_->GetActor(
-            request,
-            [self = shared_from_this()](absl::StatusOr<v1::ActorInfo> info) {
-              RunInBackground([self, info = std::move(info)] {
-                absl::MutexLock lock(&self->mu_);
-                if (self->closed_) return;
-                if (!info.ok()) return self->Finish(info.status());
-                const bool dead = info->state() == v1::ACTOR_STATE_DEAD;
-                const bool news =
-                    info->restarts() >= self->request_.min_incarnation() &&
-                    (dead || HasProcess(*info));
-                self->Look(news, dead, info->version());
-              });
-            });
-      }
-      v1::GetJobRequest request;
-      request.set_job_id(request_.job_id());
-      request.set_min_version(min_version);
-      request.set_wait_ms(kWaitMs);
-      state_->GetJob(request, [self = shared_from_this()](
-                                  absl::StatusOr<v1::JobInfo> info) {
-        RunInBackground([self, info = std::move(info)] {
-          absl::MutexLock lock(&self->mu_);
-          if (self->closed_) return;
-          if (!info.ok()) return self->Finish(info.status());
-          const bool ended = HasEnded(*info);
-          self->Look(ended || !info->node_id().empty(), ended, info->version());
-        });
-      });
-    }
-
-    // news: there is a further log; ended: and none after it.
-    void Look(bool news, bool ended, int64_t version)
-        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      ended_ = ended;
-      if (!news) {
-        return ended ? Finish(absl::OkStatus()) : Await(version + 1);
-      }
-      absl::StatusOr<ClusterState::LogPlace> place = state_->FindLog(request_);
-      if (!place.ok()) return Finish(place.status());
-      if (place->link == nullptr) return Await(version + 1);
-      Open(*std::move(place));
-    }
-
-    LogRelay* const relay_;
-    ClusterState* const state_;
-    StreamLink<LogStream, v1::LogChunk> out_;
-
-    // Held while the relay and the state are used: once Close has returned,
-    // they are not. The relay's and the state's locks may be taken meanwhile.
-    absl::Mutex mu_;
-    bool closed_ ABSL_GUARDED_BY(mu_) = false;
-    bool ended_ ABSL_GUARDED_BY(mu_) = false;  // No process comes any more.
-    v1::ReadLogRequest request_ ABSL_GUARDED_BY(mu_);  // What is still wanted.
-    uint64_t id_ ABSL_GUARDED_BY(mu_) = 0;             // At the relay.
-
-    absl::Mutex queue_mu_;
-    uint64_t open_id_ ABSL_GUARDED_BY(queue_mu_) = 0;
-    // Of what waits to be sent: which reading it came from, and its bytes.
-    std::deque<std::pair<uint64_t, int64_t>> queued_ ABSL_GUARDED_BY(queue_mu_);
-  };
-
-  const std::shared_ptr<Reading> reading_;
+  const std::shared_ptr<LogReading> reading_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 """The system libraries Mini-Ray is built on, one repository each."""
 
-load("//tools/bazel:system.bzl", "libtorch", "system_library")
+load("//tools/bazel:system.bzl", "libtorch", "system_file", "system_library")
 
 # Abseil's libraries are small, shared and many. All that we use are offered as
 # one; --as-needed drops the rest from the link.
@@ -168,6 +168,13 @@ def system_libraries():
         pkg_config = ["nlohmann_json"],
         title = "nlohmann-json",
     )
+    system_file(
+        name = "chart_js",
+        deb = "libjs-chart.js",
+        path = "/usr/share/javascript/chart.js/chart.min.js",
+        title = "Chart.js",
+    )
+
     # Headers alone: LibTorch's library brings its own use of it.
     system_library(
         name = "gloo",

@@ -119,6 +119,29 @@ system_library = repository_rule(
     local = True,
 )
 
+def _system_file_impl(rctx):
+    if not rctx.path(rctx.attr.path).exists:
+        _missing(rctx.attr.title, "file " + rctx.attr.path, rctx.attr.deb)
+    name = rctx.attr.path.split("/")[-1]
+    rctx.symlink(rctx.attr.path, name)
+    rctx.file("WORKSPACE", "workspace(name = %r)\n" % rctx.name, executable = False)
+    rctx.file(
+        "BUILD.bazel",
+        "exports_files([%r], visibility = [\"//visibility:public\"])\n" % name,
+        executable = False,
+    )
+
+system_file = repository_rule(
+    implementation = _system_file_impl,
+    doc = "A file that goes into a program as it is; depend on it as @name//:FILE.",
+    attrs = {
+        "title": attr.string(mandatory = True, doc = "Its name in messages."),
+        "deb": attr.string(mandatory = True, doc = "Debian package, for the message."),
+        "path": attr.string(mandatory = True, doc = "Where it is."),
+    },
+    local = True,
+)
+
 _DEBIAN_API = "/usr/include/torch/csrc/api/include"
 
 def _libtorch_impl(rctx):

@@ -48,6 +48,8 @@ namespace {
 // What the daemon of this process has to end, beyond the grace of its actors.
 // Internal: it ends by itself.
 constexpr absl::Duration kChildStopGrace = absl::Seconds(10);
+// What the dashboard waits for an actor's word of its calls. Internal.
+constexpr absl::Duration kInspectTimeout = absl::Seconds(2);
 
 // Sends stdout and stderr to `path` and closes what else was inherited: a
 // process in the background must not keep a pipe of whoever started it open.
@@ -158,15 +160,36 @@ absl::StatusOr<std::unique_ptr<HeadServer>> StartHead(
   return head;
 }
 
+// What the dashboard shows and does in this head. `head` outlives it.
+void ConnectHead(HeadServer* head, DashboardServer::Options* options) {
+  options->state = [head] { return head->GetState(); };
+  options->select_state = [head](const auto& tables, const auto& keep_actor) {
+    return head->SelectState(tables, keep_actor);
+  };
+  options->state_fingerprint = [head] { return head->StateFingerprint(); };
+  options->inspect_actor = [head](const std::string& actor_id) {
+    return head->InspectActor(actor_id, kInspectTimeout);
+  };
+  options->read_log = [head](const v1::ReadLogRequest& request)
+      -> absl::StatusOr<DashboardServer::LogSource> {
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<LogReader> reader,
+                        head->ReadLog(request));
+    return [reader](absl::Duration timeout) { return reader->Next(timeout); };
+  };
+  options->stop_job = [head](const v1::StopJobRequest& request)
+      -> absl::StatusOr<v1::StopJobResponse> {
+    MR_RETURN_IF_ERROR(head->StopJob(request.job_id()));
+    return v1::StopJobResponse();
+  };
+}
+
 absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
-    const StartOptions& options, const std::string& token,
-    const HeadServer& head) {
+    const StartOptions& options, const std::string& token, HeadServer* head) {
   if (options.dashboard_port < 0) return nullptr;
-  auto dashboard =
-      DashboardServer::Start({.port = options.dashboard_port,
-                              .token = token,
-                              .tls_dir = TlsDir(),
-                              .state = [&head] { return head.GetState(); }});
+  DashboardServer::Options shown = {
+      .port = options.dashboard_port, .token = token, .tls_dir = TlsDir()};
+  ConnectHead(head, &shown);
+  auto dashboard = DashboardServer::Start(std::move(shown));
   if (absl::IsUnavailable(dashboard.status())) {
     return Advise(dashboard.status(),
                   "choose another --dashboard_port, 0 for any that is free, -1 "
@@ -285,7 +308,7 @@ absl::Status RunHead(const CommandLine& line, StartOptions options,
   });
   if (!state.is_default) MR_RETURN_IF_ERROR(LinkHeadState(state.folder));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<DashboardServer> dashboard,
-                      StartDashboard(options, token, *head));
+                      StartDashboard(options, token, head.get()));
   const int dashboard_port = dashboard == nullptr ? -1 : dashboard->port();
   ReadyMessage message = {
       .address = JoinHostPort(AdvertisedHost(state.host), head->port()),

@@ -1,9 +1,12 @@
 #include "runtime/dashboard/access.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace miniray {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(DashboardAccessTest, OwnHosts) {
   for (const char* host :
@@ -37,6 +40,42 @@ TEST(DashboardAccessTest, Origins) {
         "127.0.0.1:8266", "file://127.0.0.1:8266"}) {
     EXPECT_FALSE(IsOwnOrigin(origin, "127.0.0.1:8266", false)) << origin;
     EXPECT_FALSE(IsOwnOrigin(origin, "127.0.0.1:8266", true)) << origin;
+  }
+}
+
+TEST(DashboardAccessTest, WritesWithoutAToken) {
+  constexpr char kHost[] = "127.0.0.1:8266";
+  constexpr char kOrigin[] = "http://127.0.0.1:8266";
+  constexpr char kType[] = "application/json";
+  EXPECT_EQ(WhyNoWriteWithoutToken(
+                {.host = kHost, .origin = kOrigin, .content_type = kType}),
+            "");
+  EXPECT_EQ(WhyNoWriteWithoutToken({.host = "[::1]:80",
+                                    .origin = "http://[::1]:80",
+                                    .content_type = " APPLICATION/JSON ; x"}),
+            "");
+  EXPECT_EQ(WhyNoWriteWithoutToken({.host = kHost,
+                                    .origin = "https://127.0.0.1:8266",
+                                    .content_type = kType,
+                                    .tls = true}),
+            "");
+  // The address that it listens on, which is not loopback.
+  EXPECT_THAT(WhyNoWriteWithoutToken({.host = "10.0.0.1:8266",
+                                      .origin = "http://10.0.0.1:8266",
+                                      .content_type = kType}),
+              HasSubstr("127.0.0.1 or localhost"));
+  EXPECT_THAT(WhyNoWriteWithoutToken({.host = kHost, .content_type = kType}),
+              HasSubstr("Origin: http://127.0.0.1:8266"));
+  EXPECT_THAT(WhyNoWriteWithoutToken({.host = kHost,
+                                      .origin = kOrigin,
+                                      .content_type = kType,
+                                      .tls = true}),
+              HasSubstr("Origin: https://127.0.0.1:8266"));
+  for (const char* type : {"", "text/plain", "application/jsonx", "json"}) {
+    EXPECT_THAT(WhyNoWriteWithoutToken(
+                    {.host = kHost, .origin = kOrigin, .content_type = type}),
+                HasSubstr("Content-Type: application/json"))
+        << type;
   }
 }
 

@@ -1,0 +1,82 @@
+// What is under /api/v1/ (API.md).
+
+#ifndef MINIRAY_RUNTIME_DASHBOARD_API_H_
+#define MINIRAY_RUNTIME_DASHBOARD_API_H_
+
+#include <httplib.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "runtime/dashboard/change_feed.h"
+#include "runtime/dashboard/dashboard_server.h"
+#include "runtime/dashboard/routes.h"
+#include "runtime/dashboard/stream_slots.h"
+
+namespace miniray {
+
+// Thread-safe. Its parts have a file each: api.cc, api_cluster.cc, api_runs.cc,
+// api_streams.cc.
+class Api {
+ public:
+  // Answers that are streams, at once. The server has twice as many threads.
+  static constexpr int kMaxStreams = 16;
+
+  // `options` outlives it.
+  explicit Api(const DashboardServer::Options* options);
+
+  // They refer to this.
+  void AddTo(Routes* routes);
+
+  // Ends all streams within a second. Idempotent.
+  void Stop() { feed_.Stop(); }
+
+ private:
+  using Request = httplib::Request;
+  using Response = httplib::Response;
+  using Args = Routes::Args;
+
+  void AddClusterTo(Routes* routes);
+  void AddRunsTo(Routes* routes);
+  void AddStreamsTo(Routes* routes);
+
+  // --- Nodes, actors, jobs.
+
+  v1::GetClusterStateResponse Select(
+      const std::set<v1::Table>& tables,
+      const std::function<bool(const v1::ActorInfo&)>& keep_actor) const;
+  void State(const Request& request, Response& response) const;
+  void Nodes(const Request& request, Response& response) const;
+  void Actors(const Request& request, Response& response) const;
+  void Actor(const std::string& id, Response& response) const;
+  void ActorCalls(const std::string& id, Response& response) const;
+  void Jobs(const Request& request, Response& response) const;
+  void Job(const std::string& id, Response& response) const;
+  void StopJob(const std::string& id, Response& response) const;
+
+  // --- Trainings.
+
+  void Runs(Response& response) const;
+  void Run(const std::string& id, const Request& request,
+           Response& response) const;
+  void RunImage(const std::string& id, const std::string& file,
+                Response& response) const;
+  void StopRun(const std::string& id, Response& response) const;
+
+  // --- Streams.
+
+  // Null: there are too many, and the response says so.
+  std::shared_ptr<void> TakeSlot(Response& response);
+  void Events(Response& response);
+  void Logs(const Request& request, Response& response);
+
+  const DashboardServer::Options& options_;
+  StreamSlots slots_{kMaxStreams};
+  ChangeFeed feed_;
+};
+
+}  // namespace miniray
+
+#endif  // MINIRAY_RUNTIME_DASHBOARD_API_H_

@@ -1,0 +1,137 @@
+// What several pages show: tables of runs, jobs and nodes.
+
+import {Refusal, getJson, path} from './api.js';
+import {
+  bytes, epochOf, isLiveRun, jobState, num, number, percent, quantity, seconds, state, time,
+} from './format.js';
+import {Table} from './table.js';
+
+export const runHref = (id) => '#/' + path('runs', id);
+export const jobHref = (id) => '#/jobs?id=' + encodeURIComponent(id);
+export const actorHref = (id) => '#/' + path('actors', id);
+export const actorLogHref = (id) => '#/' + path('logs', 'actor', id);
+export const jobLogHref = (id) => '#/' + path('logs', 'job', id);
+
+// The runs, the newest first; null: this head keeps none.
+export async function fetchRuns(signal) {
+  try {
+    return (await getJson('runs', signal)).runs ?? [];
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 404) return null;
+    throw error;
+  }
+}
+
+export const NO_RUNS = 'This head keeps no runs.';
+
+export const runState = (run) => (run.stop_requested && isLiveRun(run) ?
+    {text: 'stops after this epoch', tone: 'state wait'} : state(run.state, 'RUN_STATE_'));
+
+export const runProgress = (run) => (num(run.epochs) > 0 ?
+    {text: percent(run.progress), progress: num(run.progress), label: 'progress of ' + run.run_id} :
+    '');
+
+export const metricsOf = (run) => Object.entries(run.metrics ?? {})
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => name + ' ' + number(value)).join(', ');
+
+export const etaOf = (run) => (isLiveRun(run) && num(run.eta_seconds) >= 0 ?
+    seconds(run.eta_seconds) : '');
+
+export const speedOf = (run) => (num(run.samples_per_second) > 0 ?
+    number(run.samples_per_second) : '');
+
+export const runTable = () => new Table({
+  caption: 'Runs, the newest first', rowTestid: 'run-row', key: (run) => run.run_id,
+  empty: 'No training has told of itself yet.',
+  columns: [
+    {name: 'Run', value: (run) => ({text: run.run_id, href: runHref(run.run_id)})},
+    {name: 'State', value: runState, testid: 'run-state'},
+    {name: 'Progress', value: runProgress, testid: 'run-progress'},
+    {name: 'Epoch', value: epochOf, testid: 'run-epoch'},
+    {name: 'Images/s', value: speedOf},
+    {name: 'ETA', value: etaOf},
+    {name: 'Last means', value: metricsOf},
+    {name: 'Workers', value: (run) => run.num_workers},
+    {name: 'Start', value: (run) => time(run.start_unix_ms)},
+  ],
+});
+
+export const jobTable = () => new Table({
+  caption: 'Jobs, the newest first', rowTestid: 'job-row', key: (job) => job.job_id,
+  empty: 'No program has connected yet.',
+  columns: [
+    {name: 'Job', value: (job) => ({text: job.job_id, href: jobHref(job.job_id)})},
+    {name: 'Program', value: (job) => job.program || (job.command ?? [])[0]},
+    {name: 'State', value: jobState, testid: 'job-state'},
+    {name: 'Host', value: (job) => job.hostname || job.node_id},
+    {name: 'Start', value: (job) => time(num(job.start_unix_ms) || job.submit_unix_ms)},
+    {name: 'End', value: (job) => time(job.end_unix_ms)},
+  ],
+});
+
+const total = (node, name) => num(node.total?.quantity?.[name]);
+const free = (node, name) => num(node.available?.quantity?.[name]);
+
+// Of what actors and jobs asked for; without a total it is not offered.
+function used(node, name, show = quantity) {
+  const all = total(node, name);
+  if (!all) return '';
+  const taken = all - free(node, name);
+  return {
+    text: show(taken) + ' / ' + show(all), progress: taken / all,
+    label: name + ' in use on ' + node.node_id,
+  };
+}
+
+function machineMemory(node) {
+  const all = num(node.memory_total_bytes);
+  if (!all || node.state === 'NODE_STATE_DEAD') return '';
+  return {
+    text: bytes(node.memory_used_bytes) + ' / ' + bytes(all),
+    progress: num(node.memory_used_bytes) / all, label: 'memory in use on ' + node.node_id,
+  };
+}
+
+const others = (node) => Object.keys(node.total?.quantity ?? {})
+    .filter((name) => !['CPU', 'GPU', 'memory'].includes(name)).sort()
+    .map((name) => name + ' ' + used(node, name).text).join(', ');
+
+export const nodeTable = () => new Table({
+  caption: 'Nodes', rowTestid: 'node-row', key: (node) => node.node_id,
+  empty: 'No node has joined: start one with miniray start --address.',
+  columns: [
+    {name: 'Node', value: (node) => node.node_id},
+    {name: 'Host', value: (node) => node.hostname},
+    {name: 'Address', value: (node) => node.address},
+    {name: 'State', value: (node) => state(node.state, 'NODE_STATE_'), testid: 'node-state'},
+    {name: 'CPU', value: (node) => used(node, 'CPU')},
+    {name: 'GPU', value: (node) => used(node, 'GPU')},
+    {name: 'Memory', value: machineMemory},
+    {name: 'Memory given', value: (node) => used(node, 'memory', bytes)},
+    {name: 'Other', value: others},
+    {name: 'Actors', value: (node) => ({
+      text: 'show', href: '#/actors?node=' + encodeURIComponent(node.node_id),
+    })},
+    {name: 'Cause', value: (node) => node.death_cause},
+  ],
+});
+
+// Of the nodes that live: {CPU: {used, all}, ..., machine: {used, all}}.
+export function inUse(nodes) {
+  const sums = {};
+  const add = (name, taken, all) => {
+    sums[name] ??= {used: 0, all: 0};
+    sums[name].used += taken;
+    sums[name].all += all;
+  };
+  for (const node of nodes) {
+    if (node.state !== 'NODE_STATE_ALIVE') continue;
+    for (const name of ['CPU', 'GPU']) {
+      const all = total(node, name);
+      add(name, all - free(node, name), all);
+    }
+    add('machine', num(node.memory_used_bytes), num(node.memory_total_bytes));
+  }
+  return sums;
+}
