@@ -205,7 +205,7 @@ absl::Status Run(FidRunOptions options) {
   options.extractor.size = settings.size;
   options.extractor.range = settings.range;
 
-  ProgressBar bar({});
+  ProgressBar bar({.clear_on_signals = true});
   if (options.workers > 0) {
     ClusterOptions cluster;
     cluster.embedded_num_cpus =

@@ -422,7 +422,8 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
 }
 
 absl::Status Run(TrainingRunOptions options) {
-  ProgressBar bar({});
+  // Distributed, the trainer has its own use for signals.
+  ProgressBar bar({.clear_on_signals = !options.distributed});
   if (options.distributed) {
     ClusterOptions cluster;
     cluster.job_id = absl::GetFlag(FLAGS_job_id);

@@ -43,10 +43,11 @@ class Progress {
 
   // fraction: of all of them. images: so many.
   void Show(double fraction, int64_t images) {
-    bar_.Update(fraction, what_,
-                absl::StrFormat(
-                    "%d  %.0f/s", images,
-                    static_cast<double>(images) / std::max(seconds(), 1e-9)));
+    bar_.Update(
+        fraction, what_,
+        absl::StrFormat("%d  %.0f/s  %s", images,
+                        static_cast<double>(images) / std::max(seconds(), 1e-9),
+                        time_left_.Text(fraction, absl::Now())));
   }
 
   double seconds() const { return absl::ToDoubleSeconds(absl::Now() - start_); }
@@ -55,6 +56,7 @@ class Progress {
   ProgressBar& bar_;
   const std::string what_;
   const absl::Time start_;
+  TimeLeft time_left_;
 };
 
 // Who computes statistics.
