@@ -161,7 +161,7 @@ absl::Status Run(FidRunOptions options) {
 
   MR_ASSIGN_OR_RETURN(options.extractor, ExtractorFileFromFlags());
 
-  ProgressBar bar({});
+  ProgressBar bar({.clear_on_signals = true});
   if (options.workers > 0) {
     ClusterOptions cluster;
     cluster.embedded_num_cpus =

@@ -133,7 +133,7 @@ absl::Status Run(GenerationRunOptions options) {
     if (!label.ok()) return Annotate(label.status(), "--class");
     options.label = *label;
   }
-  ProgressBar bar({});
+  ProgressBar bar({.clear_on_signals = true});
   if (absl::GetFlag(FLAGS_distributed)) {
     ClusterOptions cluster;
     cluster.embedded_num_cpus =

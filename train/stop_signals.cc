@@ -14,6 +14,9 @@ namespace {
 constexpr int kSignals[] = {SIGTERM, SIGINT};
 
 std::atomic<int> received = 0;
+// stderr is a terminal: its line has a "^C" by then, and may have a progress
+// bar.
+std::atomic<bool> on_terminal = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 ABSL_CONST_INIT absl::Mutex mu(absl::kConstInit);
@@ -25,9 +28,13 @@ void OnSignal(int number) {
   int none = 0;
   if (received.compare_exchange_strong(none, number)) {
     constexpr char kText[] =
-        "training ends after this epoch, with a checkpoint; the next signal "
+        "\ntraining ends after this epoch, with a checkpoint; the next signal "
         "ends it at once\n";
-    if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return;
+    const int skipped = on_terminal ? 0 : 1;
+    if (write(STDERR_FILENO, kText + skipped, sizeof(kText) - 1 - skipped) <
+        0) {
+      return;
+    }
     return;
   }
   signal(number, SIG_DFL);
@@ -40,6 +47,7 @@ StopSignals::StopSignals() {
   const absl::MutexLock lock(&mu);
   if (num_objects++ > 0) return;
   received = 0;
+  on_terminal = isatty(STDERR_FILENO) == 1;
   for (int i = 0; i < 2; ++i) {
     struct sigaction action = {};
     caught[i] = sigaction(kSignals[i], nullptr, &action) == 0 &&

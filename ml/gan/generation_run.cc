@@ -50,11 +50,13 @@ class ImageSink {
     }
     const double seconds =
         std::max(absl::ToDoubleSeconds(absl::Now() - start_), 1e-9);
+    const double fraction =
+        static_cast<double>(done_) / static_cast<double>(options_.num_images);
     bar_.Update(
-        static_cast<double>(done_) / static_cast<double>(options_.num_images),
-        "images",
-        absl::StrFormat("%d/%d  %.0f images/s", done_, options_.num_images,
-                        static_cast<double>(done_) / seconds));
+        fraction, "images",
+        absl::StrFormat("%d/%d  %.0f images/s  %s", done_, options_.num_images,
+                        static_cast<double>(done_) / seconds,
+                        time_left_.Text(fraction, absl::Now())));
     return absl::OkStatus();
   }
 
@@ -73,6 +75,7 @@ class ImageSink {
   ProgressBar& bar_;
   const int digits_;
   const absl::Time start_;
+  TimeLeft time_left_;
   at::Tensor grid_;  // The first images.
   int64_t done_ = 0;
 };

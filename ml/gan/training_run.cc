@@ -37,7 +37,8 @@
 namespace miniray::ml {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(500);
+// For the workers to say how far they are.
+constexpr absl::Duration kPollTimeout = absl::Milliseconds(500);
 // For worker 0 to make its images.
 constexpr absl::Duration kSampleTimeout = absl::Minutes(1);
 
@@ -74,10 +75,12 @@ class Reporter {
   Reporter(ProgressBar* bar, int epochs) : bar_(*bar), epochs_(epochs) {}
 
   void WithinEpoch(int epoch, const TotalProgress& progress) {
-    bar_.Update(progress.fraction, Name(epoch),
-                absl::StrFormat("g_loss %.3f  d_loss %.3f  %.0f images/s",
-                                progress.g_loss, progress.d_loss,
-                                progress.images_per_sec));
+    const double all = (epoch + progress.fraction) / epochs_;
+    bar_.Update(
+        progress.fraction, Name(epoch),
+        absl::StrFormat("%.0f images/s  g_loss %.3f  d_loss %.3f  %s",
+                        progress.images_per_sec, progress.g_loss,
+                        progress.d_loss, time_left_.Text(all, absl::Now())));
   }
 
   void AfterEpoch(int epoch, double g_loss, double d_loss, double images,
@@ -99,6 +102,7 @@ class Reporter {
 
   ProgressBar& bar_;
   const int epochs_;
+  TimeLeft time_left_;  // Of all epochs; for WithinEpoch.
 };
 
 // Classes that the networks know, of so many in the data.
@@ -229,6 +233,7 @@ class ProgressWatcher {
   ProgressWatcher(Ask ask, Reporter* reporter)
       : ask_(std::move(ask)),
         reporter_(*reporter),
+        interval_(reporter->bar().poll_interval()),
         thread_([this] { Watch(); }) {}
 
   ~ProgressWatcher() {
@@ -244,7 +249,7 @@ class ProgressWatcher {
 
  private:
   void Watch() ABSL_LOCKS_EXCLUDED(mu_) {
-    while (!done_.WaitForNotificationWithTimeout(kPollInterval)) {
+    while (!done_.WaitForNotificationWithTimeout(interval_)) {
       const absl::StatusOr<std::vector<train::Progress>> workers = ask_();
       // Without an answer there is nothing to show; training does not depend
       // on it.
@@ -256,6 +261,7 @@ class ProgressWatcher {
 
   const Ask ask_;
   Reporter& reporter_;
+  const absl::Duration interval_;
   absl::Mutex mu_;
   int epoch_ ABSL_GUARDED_BY(mu_) = -1;
   absl::Notification done_;
@@ -273,11 +279,8 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
                           ", in this process, ", options.threads,
                           options.threads == 1 ? " thread" : " threads"));
   PrintAverageWarning(options, shard.images, bar);
-  std::unique_ptr<ProgressWatcher> watcher;
-  if (bar->draws()) {
-    watcher = std::make_unique<ProgressWatcher>(
-        [&worker] { return std::vector{worker.GetProgress()}; }, &reporter);
-  }
+  ProgressWatcher watcher(
+      [&worker] { return std::vector{worker.GetProgress()}; }, &reporter);
   FidCurve fid(options.fid);
   LocalGanFidTeam team(&worker);
   if (fid.enabled()) {
@@ -288,9 +291,9 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
                              options.sample_every);
   const SampleGrid grid = SampleGridFor(ClassesOf(options, shard));
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
-    if (watcher != nullptr) watcher->set_epoch(epoch);
+    watcher.set_epoch(epoch);
     absl::StatusOr<train::Metrics> metrics = worker.TrainEpoch(epoch);
-    if (watcher != nullptr) watcher->set_epoch(-1);
+    watcher.set_epoch(-1);
     if (!metrics.ok()) {
       return Annotate(metrics.status(), absl::StrCat("epoch ", epoch + 1));
     }
@@ -407,10 +410,8 @@ class ReportingTrainer : public GanTrainer {
       PrintAverageWarning(run_, shard_.images, &reporter_.bar());
     }
     if (fid_.enabled()) MR_RETURN_IF_ERROR(StartFid());
-    if (reporter_.bar().draws()) {
-      watcher_ = std::make_unique<ProgressWatcher>(
-          [this] { return WorkerProgress(kPollInterval); }, &reporter_);
-    }
+    watcher_ = std::make_unique<ProgressWatcher>(
+        [this] { return WorkerProgress(kPollTimeout); }, &reporter_);
     return absl::OkStatus();
   }
 
@@ -429,7 +430,7 @@ class ReportingTrainer : public GanTrainer {
   absl::Status status_;
   GanShard shard_;
   bool warned_ = false;
-  std::unique_ptr<ProgressWatcher> watcher_;  // Null unless somebody looks.
+  std::unique_ptr<ProgressWatcher> watcher_;  // Null until there are workers.
 };
 
 absl::Status RunDistributed(const TrainingRunOptions& options,

@@ -24,8 +24,9 @@ FidProgress::FidProgress(ProgressBar* bar, std::string what)
 void FidProgress::Show(double fraction, int64_t images) {
   bar_.Update(
       fraction, what_,
-      absl::StrFormat("%d  %.0f/s", images,
-                      static_cast<double>(images) / std::max(seconds(), 1e-9)));
+      absl::StrFormat("%d  %.0f/s  %s", images,
+                      static_cast<double>(images) / std::max(seconds(), 1e-9),
+                      time_left_.Text(fraction, absl::Now())));
 }
 
 double FidProgress::seconds() const {

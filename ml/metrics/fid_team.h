@@ -34,6 +34,7 @@ class FidProgress {
   ProgressBar& bar_;
   const std::string what_;
   const absl::Time start_;
+  TimeLeft time_left_;
 };
 
 // Not thread-safe.

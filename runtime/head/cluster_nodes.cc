@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,6 +17,14 @@ namespace {
 
 // Between two warnings of one node in the log; internal.
 constexpr absl::Duration kWarningPeriod = absl::Minutes(5);
+
+// Thirty years: what is beyond it was not read from a clock.
+constexpr int64_t kMaxClockUs = int64_t{30} * 365 * 24 * 3600 * 1000000;
+
+bool IsSensible(const v1::ClockReading& clock) {
+  return clock.error_us() >= 0 && clock.error_us() <= kMaxClockUs &&
+         clock.ahead_us() >= -kMaxClockUs && clock.ahead_us() <= kMaxClockUs;
+}
 
 }  // namespace
 
@@ -174,7 +183,8 @@ void ClusterState::NodeLeft(const std::string& node_id) {
   Schedule();
 }
 
-absl::Status ClusterState::RenewLease(const std::string& node_id) {
+absl::Status ClusterState::RenewLease(const std::string& node_id,
+                                      const v1::ClockReading* clock) {
   absl::MutexLock lock(&mu_);  // No turn: nothing leaves.
   auto it = nodes_.find(node_id);
   if (it == nodes_.end() || it->second.info.state() == v1::NODE_STATE_DEAD) {
@@ -182,7 +192,21 @@ absl::Status ClusterState::RenewLease(const std::string& node_id) {
         absl::StrCat("the head knows no living node ", node_id));
   }
   it->second.lease_end = options_.clock() + options_.lease;
+  if (clock != nullptr && IsSensible(*clock)) it->second.clock = *clock;
   return absl::OkStatus();
+}
+
+std::vector<v1::NodeClock> ClusterState::NodeClocks() const {
+  std::vector<v1::NodeClock> clocks;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [id, node] : nodes_) {
+    if (!node.clock.has_value()) continue;
+    v1::NodeClock& clock = clocks.emplace_back();
+    clock.set_node_id(id);
+    clock.set_hostname(node.info.hostname());
+    *clock.mutable_reading() = *node.clock;
+  }
+  return clocks;
 }
 
 void ClusterState::AfterStandstill(absl::Duration length) {
@@ -269,6 +293,37 @@ void ClusterState::NodeStats(const std::string& node_id,
   if (it == nodes_.end()) return;
   it->second.info.set_memory_used_bytes(stats.memory_used_bytes());
   it->second.info.set_memory_total_bytes(stats.memory_total_bytes());
+  it->second.usage.set_cpus_busy(stats.cpus_busy());
+  it->second.usage.set_cpus(stats.cpus());
+  for (const v1::ActorUsage& usage : stats.actors()) {
+    Actor* actor = FindActor(usage.actor_id());
+    if (actor != nullptr && actor->info.node_id() == node_id) {
+      actor->usage = usage;
+    }
+  }
+}
+
+v1::GetUsageResponse ClusterState::Usage() const {
+  v1::GetUsageResponse response;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [id, node] : nodes_) {
+    if (node.info.state() == v1::NODE_STATE_DEAD || node.usage.cpus() == 0) {
+      continue;
+    }
+    v1::NodeUsage& usage = *response.add_nodes();
+    usage = node.usage;
+    usage.set_node_id(id);
+    usage.set_memory_used_bytes(node.info.memory_used_bytes());
+    usage.set_memory_total_bytes(node.info.memory_total_bytes());
+  }
+  for (const auto& [id, actor] : actors_) {
+    if (actor->info.state() == v1::ACTOR_STATE_ALIVE &&
+        actor->usage.has_value() &&
+        actor->usage->incarnation() == actor->incarnation) {
+      *response.add_actors() = *actor->usage;
+    }
+  }
+  return response;
 }
 
 void ClusterState::TakeExit(const std::string& node_id,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -50,6 +51,8 @@ struct NodeRecord {
   absl::Time link_end;  // Where it has none: since when.
   absl::Time next_warning = absl::InfinitePast();
   absl::Time lease_end;
+  std::optional<v1::ClockReading> clock;  // As it last told.
+  v1::NodeUsage usage;                    // The same; without the memory.
   // Of the actors that hold resources here: they have a process, or had one
   // whose end is not known yet.
   std::set<std::string> actors;
@@ -79,8 +82,9 @@ struct ActorRecord {
   // before when the next is not tried; InfinitePast: it does not wait for that.
   int quick_restarts = 0;
   absl::Time restart_at = absl::InfinitePast();
-  bool stored = false;      // Its creation is on disk.
-  std::string log_node_id;  // Where its last process ran, or runs.
+  bool stored = false;                  // Its creation is on disk.
+  std::string log_node_id;              // Where its last process ran, or runs.
+  std::optional<v1::ActorUsage> usage;  // As last heard, of any incarnation.
 };
 
 struct BundleRecord {

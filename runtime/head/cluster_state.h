@@ -99,11 +99,17 @@ class ClusterState {
   // It begins to stop its actors, so none is to be placed there.
   void NodeStopping(const std::string& node_id);
   void NodeLeft(const std::string& node_id);
-  // Errors: NOT_FOUND.
-  absl::Status RenewLease(const std::string& node_id);
+  // clock: how the node's clock stands to this machine's, if it knows; what
+  // makes no sense is passed over. Errors: NOT_FOUND.
+  absl::Status RenewLease(const std::string& node_id,
+                          const v1::ClockReading* clock = nullptr);
+  // Of the nodes that have told, also of those lost since; sorted by id.
+  std::vector<v1::NodeClock> NodeClocks() const;
   void ActorStarted(const std::string& node_id, const v1::ActorStarted& event);
   void ActorExited(const std::string& node_id, const v1::ActorExited& event);
   void NodeStats(const std::string& node_id, const v1::NodeStats& stats);
+  // What living nodes and actors use.
+  v1::GetUsageResponse Usage() const;
 
   // --- Drivers.
 

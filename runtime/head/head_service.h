@@ -90,6 +90,9 @@ class HeadService : public v1::Head::WithRawCallbackMethod_GetClusterState<
       grpc::CallbackServerContext* context,
       const v1::GetCallRecordsRequest* request,
       v1::GetCallRecordsResponse* response) override;
+  grpc::ServerUnaryReactor* GetUsage(grpc::CallbackServerContext* context,
+                                     const v1::GetUsageRequest* request,
+                                     v1::GetUsageResponse* response) override;
   grpc::ServerUnaryReactor* CreatePlacementGroup(
       grpc::CallbackServerContext* context,
       const v1::CreatePlacementGroupRequest* request,

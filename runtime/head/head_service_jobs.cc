@@ -1,4 +1,4 @@
-// The part of HeadService about jobs, logs and the timeline.
+// The part of HeadService about jobs, logs, the timeline and usage.
 
 #include <utility>
 
@@ -90,7 +90,20 @@ grpc::ServerUnaryReactor* HeadService::GetCallRecords(
     const v1::GetCallRecordsRequest* request,
     v1::GetCallRecordsResponse* response) {
   const absl::Status status = Admit(*context);
-  if (status.ok()) *response = calls_->Get(request->job_id());
+  if (status.ok()) {
+    *response = calls_->Get(request->job_id());
+    for (v1::NodeClock& clock : state_->NodeClocks()) {
+      *response->add_clocks() = std::move(clock);
+    }
+  }
+  return Finish(context, status);
+}
+
+grpc::ServerUnaryReactor* HeadService::GetUsage(
+    grpc::CallbackServerContext* context, const v1::GetUsageRequest* request,
+    v1::GetUsageResponse* response) {
+  const absl::Status status = Admit(*context);
+  if (status.ok()) *response = state_->Usage();
   return Finish(context, status);
 }
 

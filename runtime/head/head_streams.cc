@@ -14,6 +14,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "runtime/base/files.h"
 #include "runtime/head/stream_link.h"
 #include "runtime/rpc/grpc_status.h"
@@ -117,8 +119,10 @@ class LeaseStream : public grpc::ServerBidiReactor<v1::RenewLeaseRequest,
 
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
-    const absl::Status status = state_->RenewLease(request_.node_id());
+    const absl::Status status = state_->RenewLease(
+        request_.node_id(), request_.has_clock() ? &request_.clock() : nullptr);
     if (!status.ok()) return Finish(ToGrpcStatus(status));
+    response_.set_unix_us(absl::ToUnixMicros(absl::Now()));
     StartWrite(&response_);
   }
 

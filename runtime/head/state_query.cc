@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
+#include "runtime/base/status_macros.h"
 
 namespace miniray {
 namespace {
@@ -127,15 +128,44 @@ bool Matches(const Message& record, const FieldDescriptor* field,
   }
 }
 
-bool PassesFilters(const v1::GetClusterStateRequest& request,
-                   const Message& record) {
-  return std::all_of(request.filters().begin(), request.filters().end(),
-                     [&](const v1::Filter& filter) {
-                       const FieldDescriptor* field =
-                           FieldOf(record.GetDescriptor(), filter.field());
-                       return field == nullptr ||
-                              Matches(record, field, filter.value());
-                     });
+template <class Filters>
+bool PassesAll(const Filters& filters, const Message& record) {
+  return std::all_of(
+      filters.begin(), filters.end(), [&](const v1::Filter& filter) {
+        const FieldDescriptor* field =
+            FieldOf(record.GetDescriptor(), filter.field());
+        return field == nullptr || Matches(record, field, filter.value());
+      });
+}
+
+// OK if one of the records has the field, and each that has it can have the
+// value.
+absl::Status CheckFilter(const std::vector<const Descriptor*>& records,
+                         const v1::Filter& filter) {
+  bool known = false;
+  std::vector<std::string> names;
+  for (const Descriptor* record : records) {
+    const FieldDescriptor* field = FieldOf(record, filter.field());
+    if (field != nullptr) {
+      known = true;
+      const std::string expected = CheckValue(field, filter.value());
+      if (!expected.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("filter ", filter.field(), "=", filter.value(),
+                         ": expected ", expected));
+      }
+    }
+    for (int i = 0; i < record->field_count(); ++i) {
+      const std::string& name = record->field(i)->name();
+      if (FieldOf(record, name) != nullptr) names.push_back(name);
+    }
+  }
+  if (known) return absl::OkStatus();
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return absl::InvalidArgumentError(
+      absl::StrCat("a filter cannot name '", filter.field(),
+                   "'; fields: ", absl::StrJoin(names, ", ")));
 }
 
 template <class Record>
@@ -144,7 +174,7 @@ void Filter(const v1::GetClusterStateRequest& request, v1::Table table,
   if (!Wants(request, table)) return records->Clear();
   records->erase(std::remove_if(records->begin(), records->end(),
                                 [&](const Record& record) {
-                                  return !PassesFilters(request, record);
+                                  return !PassesAll(request.filters(), record);
                                 }),
                  records->end());
 }
@@ -163,40 +193,19 @@ absl::Status CheckQuery(const v1::GetClusterStateRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no table ", table));
   }
+  std::vector<const Descriptor*> records;
+  for (const v1::Table table : kTables) {
+    if (Wants(request, table)) records.push_back(RecordOf(table));
+  }
   for (const v1::Filter& filter : request.filters()) {
-    bool known = false;
-    std::vector<std::string> names;
-    for (const v1::Table table : kTables) {
-      if (!Wants(request, table)) continue;
-      const Descriptor* record = RecordOf(table);
-      const FieldDescriptor* field = FieldOf(record, filter.field());
-      if (field != nullptr) {
-        known = true;
-        const std::string expected = CheckValue(field, filter.value());
-        if (!expected.empty()) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("filter ", filter.field(), "=", filter.value(),
-                           ": expected ", expected));
-        }
-      }
-      for (int i = 0; i < record->field_count(); ++i) {
-        const std::string& name = record->field(i)->name();
-        if (FieldOf(record, name) != nullptr) names.push_back(name);
-      }
-    }
-    if (known) continue;
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    return absl::InvalidArgumentError(
-        absl::StrCat("a filter cannot name '", filter.field(),
-                     "'; fields: ", absl::StrJoin(names, ", ")));
+    MR_RETURN_IF_ERROR(CheckFilter(records, filter));
   }
   return absl::OkStatus();
 }
 
 bool Passes(const v1::GetClusterStateRequest& request,
             const v1::ActorInfo& actor) {
-  return PassesFilters(request, actor);
+  return PassesAll(request.filters(), actor);
 }
 
 void ApplyQuery(const v1::GetClusterStateRequest& request,
@@ -207,6 +216,19 @@ void ApplyQuery(const v1::GetClusterStateRequest& request,
   Filter(request, v1::TABLE_PLACEMENT_GROUPS,
          state->mutable_placement_groups());
   Filter(request, v1::TABLE_PACKAGES, state->mutable_packages());
+}
+
+absl::Status CheckFilters(const Descriptor& record,
+                          const std::vector<v1::Filter>& filters) {
+  for (const v1::Filter& filter : filters) {
+    MR_RETURN_IF_ERROR(CheckFilter({&record}, filter));
+  }
+  return absl::OkStatus();
+}
+
+bool PassesFilters(const std::vector<v1::Filter>& filters,
+                   const Message& record) {
+  return PassesAll(filters, record);
 }
 
 }  // namespace miniray

@@ -3,7 +3,11 @@
 #ifndef MINIRAY_RUNTIME_HEAD_STATE_QUERY_H_
 #define MINIRAY_RUNTIME_HEAD_STATE_QUERY_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "proto/head.pb.h"
 
 namespace miniray {
@@ -23,6 +27,16 @@ bool Passes(const v1::GetClusterStateRequest& request,
 // wanted, a filter concerns those that have its field. REQUIRES: CheckQuery.
 void ApplyQuery(const v1::GetClusterStateRequest& request,
                 v1::GetClusterStateResponse* state);
+
+// --- The same filters for records that are in none of these tables.
+
+// Errors: INVALID_ARGUMENT, as of CheckQuery.
+absl::Status CheckFilters(const google::protobuf::Descriptor& record,
+                          const std::vector<v1::Filter>& filters);
+
+// REQUIRES: CheckFilters.
+bool PassesFilters(const std::vector<v1::Filter>& filters,
+                   const google::protobuf::Message& record);
 
 }  // namespace miniray
 

@@ -95,6 +95,16 @@ bool ActorTable::empty() {
   return actors_.empty() && starts_.empty();
 }
 
+std::vector<ActorProcess> ActorTable::Running() {
+  absl::MutexLock lock(&mu_);
+  std::vector<ActorProcess> running;
+  for (const auto& [key, hosted] : actors_) {
+    if (hosted.pid <= 0) continue;
+    running.push_back({hosted.spec.actor_id(), hosted.incarnation, hosted.pid});
+  }
+  return running;
+}
+
 std::vector<MemoryMonitor::Victim> ActorTable::Victims() {
   absl::MutexLock lock(&mu_);
   std::vector<MemoryMonitor::Victim> victims;

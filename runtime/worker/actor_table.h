@@ -35,6 +35,7 @@
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
 #include "runtime/worker/template_pool.h"
+#include "runtime/worker/usage_meter.h"
 
 namespace miniray {
 
@@ -79,6 +80,8 @@ class ActorTable {
 
   // Of the processes that live.
   std::set<std::string> LogFiles();
+  // Those that are up.
+  std::vector<ActorProcess> Running();
 
   // Processes that may be killed for their memory; the cause goes to all actors
   // of the process.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/worker/clock_offset.h"
 #include "runtime/worker/lease_stream.h"
 
 namespace miniray {
@@ -34,13 +35,16 @@ void LeaseKeeper::Stop() {
 
 void LeaseKeeper::Loop() {
   double pause = kPeriod;
+  ClockOffset clock;
   std::optional<LeaseStream> stream;
   while (true) {
     if (!Await(pause)) return;
     const int64_t attachment = link_->attachment();
     const absl::Duration lease = link_->lease();
     // One that broke meanwhile says nothing about whether the head can be had.
-    if (!stream.has_value() || stream->broken()) stream.emplace(stub_, token_);
+    if (!stream.has_value() || stream->broken()) {
+      stream.emplace(stub_, token_, &clock);
+    }
     const grpc::Status status =
         stream->Renew(link_->node_id(), kPatience * lease);
     if (!status.ok()) stream.reset();

@@ -1,11 +1,21 @@
 #include "runtime/worker/lease_stream.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/rpc/channel.h"
 
 namespace miniray {
+namespace {
 
-LeaseStream::LeaseStream(v1::Head::Stub* stub, const std::string& token) {
+constexpr absl::Duration kMicrosecond = absl::Microseconds(1);
+
+}  // namespace
+
+LeaseStream::LeaseStream(v1::Head::Stub* stub, const std::string& token,
+                         ClockOffset* clock)
+    : clock_(clock) {
   AddToken(&context_, token);
   // Not to fail at once: only waiting calls drive a connection.
   context_.set_wait_for_ready(true);
@@ -29,6 +39,13 @@ grpc::Status LeaseStream::Renew(const std::string& node_id,
     writing_ = true;
   }
   request_.set_node_id(node_id);
+  const absl::Duration asked = ClockOffset::Steady();
+  if (const std::optional<ClockOffset::Estimate> known = clock_->Get(asked)) {
+    request_.mutable_clock()->set_ahead_us(
+        absl::ToInt64Microseconds(known->ahead));
+    request_.mutable_clock()->set_error_us(
+        absl::ToInt64Microseconds(absl::Ceil(known->error, kMicrosecond)));
+  }
   StartWrite(&request_);
   bool in_time = false;
   {
@@ -38,6 +55,11 @@ grpc::Status LeaseStream::Renew(const std::string& node_id,
       return broken_ || (answered_ && !writing_);
     };
     in_time = mu_.AwaitWithTimeout(absl::Condition(&settled), timeout);
+    // Also of a stream that has ended since.
+    if (answered_ && head_time_.unix_us > 0) {
+      clock_->Add(asked, head_time_.answered, head_time_.here,
+                  absl::FromUnixMicros(head_time_.unix_us));
+    }
     if (in_time && !broken_) return grpc::Status::OK;
   }
   const grpc::Status status = End();
@@ -48,9 +70,12 @@ grpc::Status LeaseStream::Renew(const std::string& node_id,
 }
 
 void LeaseStream::OnReadDone(bool ok) {
+  const HeadTime head_time = {ClockOffset::Steady(), absl::Now(),
+                              ok ? response_.unix_us() : 0};
   {
     absl::MutexLock lock(&mu_);
     if (ok) answered_ = true;
+    if (ok) head_time_ = head_time;
     if (!ok) broken_ = true;
   }
   if (ok) StartRead(&response_);

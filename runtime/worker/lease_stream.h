@@ -3,6 +3,7 @@
 #ifndef MINIRAY_RUNTIME_WORKER_LEASE_STREAM_H_
 #define MINIRAY_RUNTIME_WORKER_LEASE_STREAM_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -12,6 +13,7 @@
 #include "grpcpp/support/client_callback.h"
 #include "grpcpp/support/status.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/worker/clock_offset.h"
 
 namespace miniray {
 
@@ -25,9 +27,10 @@ inline bool IsSilence(const grpc::Status& status) {
 class LeaseStream : private grpc::ClientBidiReactor<v1::RenewLeaseRequest,
                                                     v1::RenewLeaseResponse> {
  public:
-  // Begins to dial, and goes on with it until the head answers. `stub` outlives
-  // it.
-  LeaseStream(v1::Head::Stub* stub, const std::string& token);
+  // Begins to dial, and goes on with it until the head answers. The others
+  // outlive it. clock: learns from each answer; the head hears what it knows.
+  LeaseStream(v1::Head::Stub* stub, const std::string& token,
+              ClockOffset* clock);
   ~LeaseStream() override { End(); }
 
   // Whether it has ended by itself: it renews nothing any more.
@@ -45,6 +48,14 @@ class LeaseStream : private grpc::ClientBidiReactor<v1::RenewLeaseRequest,
   // Returns what the stream ended with. Idempotent.
   grpc::Status End();
 
+  // What an answer said of the head's clock, and when it came.
+  struct HeadTime {
+    absl::Duration answered;
+    absl::Time here;
+    int64_t unix_us = 0;  // 0: nothing.
+  };
+
+  ClockOffset* const clock_;
   grpc::ClientContext context_;
   v1::RenewLeaseRequest request_;
   v1::RenewLeaseResponse response_;
@@ -53,6 +64,7 @@ class LeaseStream : private grpc::ClientBidiReactor<v1::RenewLeaseRequest,
   mutable absl::Mutex mu_;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool answered_ ABSL_GUARDED_BY(mu_) = false;
+  HeadTime head_time_ ABSL_GUARDED_BY(mu_);
   bool broken_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);

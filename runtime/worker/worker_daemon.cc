@@ -33,6 +33,7 @@
 #include "runtime/worker/package_cache.h"
 #include "runtime/worker/process_supervisor.h"
 #include "runtime/worker/template_pool.h"
+#include "runtime/worker/usage_meter.h"
 
 namespace miniray {
 namespace {
@@ -254,6 +255,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
     v1::NodeStats* stats = message.mutable_stats();
     stats->set_memory_used_bytes(reading.used_bytes);
     stats->set_memory_total_bytes(reading.total_bytes);
+    usage_.Measure(actors_->Running(), stats);
     link_.TrySend(std::move(message));
   }
 
@@ -324,6 +326,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<ProcessSupervisor> supervisor_;
   std::unique_ptr<TemplatePool> templates_;
   OomKills oom_kills_;
+  UsageMeter usage_;  // For the memory monitor's thread.
   std::unique_ptr<ActorTable> actors_;
   std::unique_ptr<JobTable> jobs_;
   std::unique_ptr<LogServer> logs_;

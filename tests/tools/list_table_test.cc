@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tools/cli/table_format.h"
-#include "tools/cli/timeline_json.h"
 
 namespace miniray::cli {
 namespace {
@@ -23,8 +22,9 @@ TEST(ListTableTest, NamesOfTables) {
   EXPECT_EQ(ParseTable("placement-groups").value(), v1::TABLE_PLACEMENT_GROUPS);
   EXPECT_EQ(ParseTable("placement_groups").value(), v1::TABLE_PLACEMENT_GROUPS);
   for (const char* name : {"", "node", "NODES"}) {
-    EXPECT_THAT(std::string(ParseTable(name).status().message()),
-                HasSubstr("nodes, actors, jobs, placement-groups or packages"));
+    EXPECT_THAT(
+        std::string(ParseTable(name).status().message()),
+        HasSubstr("nodes, actors, jobs, runs, placement-groups or packages"));
   }
 }
 
@@ -195,54 +195,6 @@ TEST(ListTableTest, JsonIsAnArrayOfRecords) {
       nlohmann::json::parse(ListToJson(v1::TABLE_ACTORS, state).value());
   EXPECT_EQ(actors[0]["state"], "ACTOR_STATE_DEAD");
   EXPECT_EQ(actors[0]["restarts"], 0);
-}
-
-TEST(TimelineTest, RowsLanesAndSlices) {
-  v1::GetCallRecordsResponse records;
-  records.set_dropped(5);
-  const auto add = [&records](const std::string& actor, int64_t pid, int lane) {
-    v1::CallRecord* call = records.add_records();
-    call->set_actor_id(actor);
-    call->set_class_name("Counter");
-    call->set_method("Add");
-    call->set_pid(pid);
-    call->set_lane(lane);
-    call->set_queued_unix_us(100);
-    call->set_start_unix_us(150);
-    call->set_end_unix_us(400);
-    return call;
-  };
-  add("a", 1, 0)->set_actor_name("c");
-  add("a", 1, 1)->set_failed(true);
-  add("a", 2, 0)->set_method("\xff not UTF-8");  // After a restart.
-  add("b", 3, 0);
-  const auto json = nlohmann::json::parse(TimelineToJson(records));
-  EXPECT_EQ(json["otherData"]["dropped_calls"], 5);
-  int processes = 0, lanes = 0, slices = 0;
-  for (const auto& event : json["traceEvents"]) {
-    if (event["name"] == "process_name") {
-      if (++processes == 1) {
-        EXPECT_EQ(event["args"]["name"], "Counter 'c' (pid 1, )");
-      }
-    } else if (event["name"] == "thread_name") {
-      ++lanes;
-    } else {
-      ++slices;
-      EXPECT_EQ(event["ph"], "X");
-      EXPECT_EQ(event["ts"], 150);
-      EXPECT_EQ(event["dur"], 250);
-      EXPECT_EQ(event["args"]["waited_us"], 50);
-    }
-  }
-  EXPECT_EQ(processes, 3);
-  EXPECT_EQ(lanes, 4);
-  EXPECT_EQ(slices, 4);
-}
-
-TEST(TimelineTest, NothingHappened) {
-  const auto json = nlohmann::json::parse(TimelineToJson({}));
-  EXPECT_TRUE(json["traceEvents"].is_array());
-  EXPECT_TRUE(json["traceEvents"].empty());
 }
 
 }  // namespace

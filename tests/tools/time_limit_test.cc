@@ -50,6 +50,14 @@ const std::vector<std::vector<std::string>>& Questions() {
           {"logs", "x"},
           {"logs", "x", "--follow"},
           {"timeline"},
+          {"timeline", "--run", "r"},
+          {"status", "--watch"},
+          {"list", "runs"},
+          {"run", "list"},
+          {"run", "status", "r"},
+          {"run", "stop", "r"},
+          {"run", "stop", "r", "--wait"},
+          {"top"},
           {"submit"},
       };
   return *questions;

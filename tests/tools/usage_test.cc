@@ -42,7 +42,8 @@ TEST_P(MistakeTest, IsOneClearLineAndLeavesNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Usage, MistakeTest,
     ::testing::ValuesIn(std::vector<Mistake>{
-        {{}, "start, status, submit, job, list, logs, timeline, stop"},
+        {{},
+         "start, status, submit, job, list, logs, run, top, timeline, stop"},
         {{"begin"}, "unknown command 'begin'"},
         {{"--head"}, "unknown command '--head'"},
         {{"start"}, "--head"},
@@ -178,7 +179,26 @@ INSTANTIATE_TEST_SUITE_P(
         {{"list", "nodes", "--filter", "=x"}, "FIELD=VALUE"},
         {{"logs"}, "say whose"},
         {{"logs", "x", "--tail=many"}, "expected a whole number"},
+        {{"list", "runs", "--filter=state=asleep"}, "one of running, finished"},
+        {{"list", "runs", "--filter=colour=red"}, "cannot name 'colour'"},
+        {{"run"}, "run list, run status or run stop"},
+        {{"run", "begin"}, "unknown command 'run begin'"},
+        {{"run", "status"}, "say which run: miniray run status RUN"},
+        {{"run", "list", "x"}, "unexpected argument 'x'"},
+        {{"run", "list", "--wait"}, "--wait does not go with run list"},
+        {{"run", "stop", "x", "--format=json"},
+         "--format does not go with run stop"},
+        {{"run", "stop", "x", "--filter=state=lost"},
+         "--filter does not go with run stop"},
+        {{"run", "status", "x", "--format=xml"}, "table or json"},
+        {{"status", "--interval=2"}, "--interval goes with --watch"},
+        {{"status", "--watch", "--interval=0"}, "--interval=0: expected"},
+        {{"status", "--watch", "--interval=nan"}, "--interval=nan: expected"},
+        {{"top", "x"}, "unexpected argument 'x'"},
+        {{"top", "--interval=1e9"}, "from 0.1 to 3600"},
+        {{"top", "--sort=age"}, "--sort=age: expected cpu, memory or name"},
         {{"timeline", "x"}, "unexpected argument 'x'"},
+        {{"timeline", "--format=xml"}, "table or json"},
         {{"help", "begin"}, "unknown command 'begin'"},
     }));
 
@@ -205,6 +225,15 @@ INSTANTIATE_TEST_SUITE_P(
         {{"list", "nodes", "--address=127.0.0.1:1"}, "no head answers", 1},
         {{"logs", "x", "--address=127.0.0.1:1"}, "no head answers", 1},
         {{"timeline", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"timeline", "--run=r", "--address=127.0.0.1:1"},
+         "no head answers",
+         1},
+        {{"run", "list", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"run", "status", "x", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"run", "stop", "x", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"list", "runs", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"status", "--watch", "--address=127.0.0.1:1"}, "no head answers", 1},
+        {{"top", "--address=127.0.0.1:1"}, "no head answers", 1},
         {{"start", "--head", "--host=198.51.100.1", "--port=0",
           "--dashboard_port=-1"},
          "cannot listen on 198.51.100.1",
@@ -235,8 +264,9 @@ INSTANTIATE_TEST_SUITE_P(
 class HelpTest : public CommandTest {};
 
 TEST_F(HelpTest, EveryVerbHasHelpWithExamples) {
-  for (const std::string verb : {"start", "status", "submit", "job", "list",
-                                 "logs", "timeline", "stop", "make-certs"}) {
+  for (const std::string verb :
+       {"start", "status", "submit", "job", "list", "logs", "run", "top",
+        "timeline", "stop", "make-certs"}) {
     const CommandResult help = Run({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, HasSubstr("Examples:\n  miniray " + verb));
@@ -261,6 +291,19 @@ TEST_F(HelpTest, EachPartOfJobHasItsOwnWithExamples) {
   const std::string all = Run({"job", "--help"}).out;
   EXPECT_THAT(all, HasSubstr("miniray job list [--filter"));
   EXPECT_EQ(Run({"job", "begin", "--help"}).out, all);
+}
+
+TEST_F(HelpTest, EachPartOfRunHasItsOwnWithExamples) {
+  for (const std::string part : {"list", "status", "stop"}) {
+    const CommandResult help = Run({"run", part, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr("\n  miniray run " + part));
+    EXPECT_THAT(help.out, HasSubstr("Examples:\n  miniray run " + part));
+    EXPECT_THAT(help.out, HasSubstr("--timeout SECONDS"));
+    EXPECT_THAT(help.out, HasSubstr("Exit codes: 0 done"));
+    EXPECT_THAT(help.err, IsEmpty());
+    EXPECT_EQ(Run({"help", "run", part}).out, help.out);
+  }
 }
 
 TEST_F(HelpTest, GeneralHelpAndVersion) {

@@ -97,7 +97,11 @@ ABSL_FLAG(int64_t, max_folder_bytes, int64_t{500} << 20,
           "Size limit of the working folder.");
 ABSL_FLAG(std::string, job_id, "", "What the job is called.");
 ABSL_FLAG(std::string, job, "", "Only this job's.");
+ABSL_FLAG(std::string, run, "", "Only this run.");
 ABSL_FLAG(std::string, output, "", "File to write.");
+ABSL_FLAG(bool, watch, false, "Go on, and show what changes.");
+ABSL_FLAG(double, interval, 1, "Between two looks, in seconds.");
+ABSL_FLAG(std::string, sort, "cpu", "cpu, memory or name.");
 ABSL_FLAG(bool, follow, false, "Go on as it is written.");
 ABSL_FLAG(int64_t, tail, 0, "Only the last so many lines; 0: all.");
 

@@ -68,7 +68,11 @@ ABSL_DECLARE_FLAG(std::string, working_dir);
 ABSL_DECLARE_FLAG(int64_t, max_folder_bytes);
 ABSL_DECLARE_FLAG(std::string, job_id);
 ABSL_DECLARE_FLAG(std::string, job);
+ABSL_DECLARE_FLAG(std::string, run);
 ABSL_DECLARE_FLAG(std::string, output);
+ABSL_DECLARE_FLAG(bool, watch);
+ABSL_DECLARE_FLAG(double, interval);
+ABSL_DECLARE_FLAG(std::string, sort);
 ABSL_DECLARE_FLAG(bool, follow);
 ABSL_DECLARE_FLAG(int64_t, tail);
 

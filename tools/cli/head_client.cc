@@ -99,7 +99,9 @@ absl::StatusOr<std::unique_ptr<HeadClient>> HeadClient::FromFlags() {
 HeadClient::HeadClient(std::string address, std::string token)
     : address_(std::move(address)),
       token_(std::move(token)),
-      stub_(v1::Head::NewStub(MakeChannel(address_))) {}
+      channel_(MakeChannel(address_)),
+      stub_(v1::Head::NewStub(channel_)),
+      runs_(v1::RunCollector::NewStub(channel_)) {}
 
 absl::Status HeadClient::Explain(const grpc::Status& result) const {
   const absl::Status status = FromGrpcStatus(result);
@@ -123,6 +125,18 @@ absl::Status HeadClient::Explain(const grpc::Status& result) const {
     default:
       return Annotate(status, absl::StrCat("the head at ", address_));
   }
+}
+
+absl::Status HeadClient::ExplainOfRuns(const grpc::Status& result) const {
+  // A service that is not there says nothing; one that refuses us says why.
+  if (result.error_code() == grpc::StatusCode::UNIMPLEMENTED &&
+      result.error_message().empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "the head at ", address_,
+        " collects no runs: it is of an earlier version; stop it and start one "
+        "of this version there, which goes on with the cluster"));
+  }
+  return Explain(result);
 }
 
 }  // namespace miniray::cli

@@ -4,14 +4,18 @@
 #define MINIRAY_TOOLS_CLI_HEAD_CLIENT_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "proto/head.grpc.pb.h"
+#include "proto/run.grpc.pb.h"
 #include "runtime/rpc/channel.h"
+#include "tools/cli/cancellation.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/time_limit.h"
 
@@ -43,16 +47,29 @@ class HeadClient {
 
   // One call. Errors: UNAVAILABLE, nobody answers there. DEADLINE_EXCEEDED, nor
   // does anything refuse us within `timeout`. UNAUTHENTICATED, the token is
-  // wrong or missing. All say what to do.
+  // wrong or missing. All say what to do. cancellation: null, or ends the call
+  // from another thread.
   template <class Request, class Response>
   absl::Status Call(grpc::Status (v1::Head::Stub::*method)(grpc::ClientContext*,
                                                            const Request&,
                                                            Response*),
                     const Request& request, Response* response,
-                    absl::Duration timeout) {
-    grpc::ClientContext context;
-    PrepareContext(&context, token_, timeout);
-    return Explain((stub_.get()->*method)(&context, request, response));
+                    absl::Duration timeout,
+                    Cancellation* cancellation = nullptr) {
+    return Explain(
+        Ask(stub_.get(), method, request, response, timeout, cancellation));
+  }
+
+  // The same of the head's collector of runs. Errors: also UNIMPLEMENTED, the
+  // head has none.
+  template <class Request, class Response>
+  absl::Status Call(grpc::Status (v1::RunCollector::Stub::*method)(
+                        grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response* response,
+                    absl::Duration timeout,
+                    Cancellation* cancellation = nullptr) {
+    return ExplainOfRuns(
+        Ask(runs_.get(), method, request, response, timeout, cancellation));
   }
 
   // What a call came to, in words for a user.
@@ -61,9 +78,24 @@ class HeadClient {
  private:
   HeadClient(std::string address, std::string token);
 
+  template <class Stub, class Method, class Request, class Response>
+  grpc::Status Ask(Stub* stub, Method method, const Request& request,
+                   Response* response, absl::Duration timeout,
+                   Cancellation* cancellation) {
+    grpc::ClientContext context;
+    PrepareContext(&context, token_, timeout);
+    std::optional<Cancellation::Scope> scope;
+    if (cancellation != nullptr) scope.emplace(cancellation, &context);
+    return (stub->*method)(&context, request, response);
+  }
+
+  absl::Status ExplainOfRuns(const grpc::Status& status) const;
+
   const std::string address_;
   const std::string token_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Head::Stub> stub_;
+  const std::unique_ptr<v1::RunCollector::Stub> runs_;
 };
 
 }  // namespace miniray::cli

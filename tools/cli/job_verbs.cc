@@ -4,20 +4,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tools/cli/verb_help.h"
 
 namespace miniray::cli {
 namespace {
-
-// Flags of all that asks a head.
-constexpr char kHeadFlagsHelp[] =
-    R"(
-  --address HOST:PORT of the head (default: $MINIRAY_ADDRESS, else the head that
-                      was started last on this machine)
-  --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
-                      what is known from processes on this machine)
-  --tls_dir DIR       has the certificates, where the cluster speaks TLS
-                      (default: $MINIRAY_TLS_DIR, else as for the token)
-)";
 
 constexpr char kSubmitHelp[] =
     R"(Runs a program in a cluster: sends it, and a folder if you like, to a node and
@@ -187,9 +177,9 @@ such job, no head), 2 the command line is wrong, 124 the time limit.
 constexpr char kListHelp[] =
     R"(Lists one of a cluster's tables.
 
-  miniray list nodes|actors|jobs|placement-groups|packages [FLAGS]
+  miniray list nodes|actors|jobs|runs|placement-groups|packages [FLAGS]
 
-The oldest come first: nodes and jobs by their start, actors and placement
+The oldest come first: nodes, jobs and runs by their start, actors and placement
 groups by their creation.
 
   --filter FIELD=VALUE
@@ -210,6 +200,7 @@ Examples:
   miniray list nodes
   miniray list actors --filter state=alive --filter class_name=Counter
   miniray list jobs --format json
+  miniray list runs
   miniray list placement-groups --filter strategy=spread
 )";
 
@@ -240,41 +231,8 @@ Examples:
   miniray logs night-1
 )";
 
-constexpr char kTimelineHelp[] =
-    R"(Writes the calls of actors that finished lately as a trace, which
-ui.perfetto.dev and chrome://tracing show: a row for each actor's process, in it
-a lane for each of its threads.
-
-  miniray timeline [FLAGS]
-
-  --output FILE       write there (default: stdout)
-  --job JOB           only calls to this job's actors
-  --timeout SECONDS   time limit (default 30)
-)";
-
-constexpr char kTimelineExamples[] =
-    R"(
-Exit codes: 0 done, 1 it failed (no head there), 2 the command line is wrong, 124
-the head does not answer within the time limit.
-
-Examples:
-  miniray timeline --output trace.json
-  miniray timeline --job night-1 > trace.json
-)";
-
-std::string Help(const char* text, const char* examples) {
-  std::string flags = kHeadFlagsHelp;
-  flags.erase(0, 1);  // The line break that the literal begins with.
-  return absl::StrCat(text, flags, examples);
-}
-
 std::string JobHelp(const char* text, const char* examples) {
-  return Help(text, absl::StrCat(kJobExitCodes, examples).c_str());
-}
-
-std::set<std::string> WithHeadFlags(std::set<std::string> flags) {
-  flags.insert({"address", "token_file", "tls_dir", "timeout"});
-  return flags;
+  return HeadVerbHelp(text, absl::StrCat(kJobExitCodes, examples));
 }
 
 }  // namespace
@@ -282,14 +240,14 @@ std::set<std::string> WithHeadFlags(std::set<std::string> flags) {
 std::vector<Verb> JobVerbs() {
   return {
       {.name = "submit",
-       .help = Help(kSubmitHelp, kSubmitExamples),
+       .help = HeadVerbHelp(kSubmitHelp, kSubmitExamples),
        .flags =
            WithHeadFlags({"wait", "job_id", "num_cpus", "num_gpus", "resources",
                           "working_dir", "max_folder_bytes", "head_patience"}),
        .repeated_flags = {"env"},
        .takes_command = true},
       {.name = "job",
-       .help = Help(kJobHelp, kJobExamples),
+       .help = HeadVerbHelp(kJobHelp, kJobExamples),
        .help_on = {{"list", JobHelp(kJobListHelp, kJobListExamples)},
                    {"status", JobHelp(kJobStatusHelp, kJobStatusExamples)},
                    {"logs", JobHelp(kJobLogsHelp, kJobLogsExamples)},
@@ -298,17 +256,14 @@ std::vector<Verb> JobVerbs() {
        .repeated_flags = {"filter"},
        .max_arguments = 2},
       {.name = "list",
-       .help = Help(kListHelp, kListExamples),
+       .help = HeadVerbHelp(kListHelp, kListExamples),
        .flags = WithHeadFlags({"format"}),
        .repeated_flags = {"filter"},
        .max_arguments = 1},
       {.name = "logs",
-       .help = Help(kLogsHelp, kLogsExamples),
+       .help = HeadVerbHelp(kLogsHelp, kLogsExamples),
        .flags = WithHeadFlags({"follow", "tail", "head_patience"}),
        .max_arguments = 1},
-      {.name = "timeline",
-       .help = Help(kTimelineHelp, kTimelineExamples),
-       .flags = WithHeadFlags({"output", "job"})},
   };
 }
 

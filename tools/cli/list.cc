@@ -9,10 +9,12 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/head_client.h"
 #include "tools/cli/list_table.h"
+#include "tools/cli/run.h"
 
 namespace miniray::cli {
 
 absl::Status CheckListFlags(const CommandLine& line, const std::string& table) {
+  if (table == kRunsTable) return CheckListRunsFlags(line);
   MR_RETURN_IF_ERROR(ParseTable(table).status());
   MR_RETURN_IF_ERROR(ParseFilters(line.Repeated("filter")).status());
   MR_RETURN_IF_ERROR(CheckHeadFlags(line));
@@ -20,6 +22,7 @@ absl::Status CheckListFlags(const CommandLine& line, const std::string& table) {
 }
 
 absl::Status RunList(const CommandLine& line, const std::string& table_name) {
+  if (table_name == kRunsTable) return ListRuns(line);
   MR_ASSIGN_OR_RETURN(const v1::Table table, ParseTable(table_name));
   MR_ASSIGN_OR_RETURN(std::vector<v1::Filter> filters,
                       ParseFilters(line.Repeated("filter")));

@@ -131,10 +131,10 @@ absl::StatusOr<v1::Table> ParseTable(absl::string_view name) {
   if (plain == "jobs") return v1::TABLE_JOBS;
   if (plain == "placement-groups") return v1::TABLE_PLACEMENT_GROUPS;
   if (plain == "packages") return v1::TABLE_PACKAGES;
-  return absl::InvalidArgumentError(
-      absl::StrCat(name.empty() ? "say what to list"
-                                : absl::StrCat("unknown list '", name, "'"),
-                   ": nodes, actors, jobs, placement-groups or packages"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name.empty() ? "say what to list"
+                   : absl::StrCat("unknown list '", name, "'"),
+      ": nodes, actors, jobs, runs, placement-groups or packages"));
 }
 
 absl::StatusOr<std::vector<v1::Filter>> ParseFilters(

@@ -12,8 +12,11 @@
 
 namespace miniray::cli {
 
+// A list that is none of the head's tables.
+inline constexpr char kRunsTable[] = "runs";
+
 // "nodes", "actors", "jobs", "placement-groups" (or with "_"), "packages".
-// Errors: INVALID_ARGUMENT, names those that there are.
+// Errors: INVALID_ARGUMENT, names those that there are, and "runs".
 absl::StatusOr<v1::Table> ParseTable(absl::string_view name);
 
 // From "field=value". Errors: INVALID_ARGUMENT.

@@ -34,12 +34,14 @@
 #include "tools/cli/list.h"
 #include "tools/cli/make_certs.h"
 #include "tools/cli/read_log.h"
+#include "tools/cli/run.h"
 #include "tools/cli/start_options.h"
 #include "tools/cli/status.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/submit.h"
 #include "tools/cli/submit_options.h"
 #include "tools/cli/timeline.h"
+#include "tools/cli/top.h"
 #include "tools/cli/verbs.h"
 
 namespace miniray::cli {
@@ -60,7 +62,7 @@ int Start(const CommandLine& line) {
 int Status(const CommandLine& line) {
   const absl::Status flags = CheckStatusFlags(line);
   if (!flags.ok()) return Fail(flags, kWrongUsage);
-  return Finish(RunStatus(line));
+  return RunStatus(line);
 }
 
 int List(const CommandLine& line) {
@@ -97,9 +99,15 @@ int Submit(const CommandLine& line) {
 }
 
 int Timeline(const CommandLine& line) {
-  const absl::Status flags = CheckHeadFlags(line);
+  const absl::Status flags = CheckTimelineFlags(line);
   if (!flags.ok()) return Fail(flags, kWrongUsage);
   return Finish(RunTimeline(line));
+}
+
+int Top(const CommandLine& line) {
+  const absl::Status flags = CheckTopFlags(line);
+  if (!flags.ok()) return Fail(flags, kWrongUsage);
+  return RunTop(line);
 }
 
 int MakeCerts(const CommandLine& line) {
@@ -154,6 +162,8 @@ int Main(std::vector<std::string> args) {
   if (line->verb->name == "job") return RunJob(*line);
   if (line->verb->name == "list") return List(*line);
   if (line->verb->name == "logs") return Logs(*line);
+  if (line->verb->name == "run") return RunRun(*line);
+  if (line->verb->name == "top") return Top(*line);
   if (line->verb->name == "timeline") return Timeline(*line);
   if (line->verb->name == "make-certs") return MakeCerts(*line);
   return Stop(*line);

@@ -1,7 +1,5 @@
 #include "tools/cli/read_log.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <iostream>
@@ -19,20 +17,10 @@
 #include "tools/cli/fail.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/table_format.h"
+#include "tools/cli/write_out.h"
 
 namespace miniray::cli {
 namespace {
-
-// Returns 0, or what went wrong.
-int WriteOut(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(STDOUT_FILENO, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return 0;
-}
 
 // What the log has no longer.
 void TellLost(int64_t bytes) {

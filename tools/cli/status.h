@@ -11,7 +11,8 @@ namespace miniray::cli {
 // Errors: INVALID_ARGUMENT, a flag has a bad value; found before anything else.
 absl::Status CheckStatusFlags(const CommandLine& line);
 
-absl::Status RunStatus(const CommandLine& line);
+// Returns the exit code.
+int RunStatus(const CommandLine& line);
 
 }  // namespace miniray::cli
 

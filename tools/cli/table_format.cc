@@ -1,6 +1,7 @@
 #include "tools/cli/table_format.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "absl/strings/ascii.h"
@@ -80,6 +81,21 @@ std::string LocalTime(int64_t unix_ms) {
   if (unix_ms == 0) return "";
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms),
                           absl::LocalTimeZone());
+}
+
+std::string Percent(double fraction) {
+  // NaN fails the comparison.
+  const double done = fraction > 0 ? std::min(fraction, 1.0) : 0.0;
+  return absl::StrFormat("%d %%", static_cast<int>(done * 100));
+}
+
+std::string ClockText(double seconds) {
+  constexpr double kMost = 1e9;  // Thirty years.
+  const int64_t whole =
+      static_cast<int64_t>(seconds > 0 ? std::min(seconds, kMost) : 0.0);
+  const int64_t hours = whole / 3600, minutes = whole / 60 % 60;
+  if (hours == 0) return absl::StrFormat("%d:%02d", minutes, whole % 60);
+  return absl::StrFormat("%d:%02d:%02d", hours, minutes, whole % 60);
 }
 
 std::string UsedOfTotal(const v1::NodeInfo& node, const std::string& name,

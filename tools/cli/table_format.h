@@ -31,6 +31,10 @@ std::string StateWord(absl::string_view name, absl::string_view prefix);
 std::string Number(double quantity);
 std::string Bytes(double bytes);         // "1.5GiB"
 std::string LocalTime(int64_t unix_ms);  // Empty for 0.
+// "34 %" for 0.34; kept to 0 to 100.
+std::string Percent(double fraction);
+// "0:07", "1:23", "2:03:10".
+std::string ClockText(double seconds);
 
 // "1.5/4", or empty where the node has none. `name` is "CPU", "memory", ...
 std::string UsedOfTotal(const v1::NodeInfo& node, const std::string& name,

@@ -8,6 +8,9 @@
 
 namespace miniray::cli {
 
+// Errors: INVALID_ARGUMENT, a flag has a bad value; found before anything else.
+absl::Status CheckTimelineFlags(const CommandLine& line);
+
 absl::Status RunTimeline(const CommandLine& line);
 
 }  // namespace miniray::cli

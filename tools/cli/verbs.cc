@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/cli/job_verbs.h"
+#include "tools/cli/run_verbs.h"
 #include "tools/cli/start_flags.h"
 
 namespace miniray::cli {
@@ -152,17 +153,22 @@ constexpr char kStatusHelp[] =
                       was started last on this machine)
   --format table|json (default table)
   --all               also dead actors and removed placement groups
-  --timeout SECONDS   time limit (default 10)
+  --watch             go on: in place on a terminal, until Ctrl-C or q; elsewhere
+                      the tables again (json: a line) whenever they change
+  --interval SECONDS  with --watch: between two looks (default 1)
+  --timeout SECONDS   time limit (default 10; --watch: none)
   --token_file FILE   has the cluster's token (default: $MINIRAY_TOKEN, else
                       what is known from processes on this machine)
   --tls_dir DIR       has the certificates, where the cluster speaks TLS
                       (default: $MINIRAY_TLS_DIR, else as for the token)
 
 Exit codes: 0 done, 1 it failed (no head there), 2 the command line is wrong, 124
-the head does not answer within the time limit.
+the head does not answer within the time limit, or --watch went on for so long,
+130 Ctrl-C.
 
 Examples:
   miniray status
+  miniray status --watch
   miniray status --address 10.0.0.1:6380 --format json
 )";
 
@@ -229,7 +235,9 @@ constexpr char kGeneralHelp[] =
   miniray job                   list, show, follow and stop jobs
   miniray list                  list nodes, actors, jobs, ... one by one
   miniray logs ACTOR|JOB        show what an actor or job printed
-  miniray timeline              write finished calls as a trace
+  miniray run                   list, show and stop trainings
+  miniray top                   show what uses CPUs and memory, live
+  miniray timeline              write finished calls and trainings as a trace
   miniray stop                  stop what was started on this machine
   miniray make-certs            make certificates, for a cluster that speaks TLS
 
@@ -259,8 +267,8 @@ const std::vector<Verb>& Verbs() {
          .hidden_flags = {"ready_fd", "lifeline_fd", "detached"}},
         {.name = "status",
          .help = kStatusHelp,
-         .flags = {"address", "all", "format", "timeout", "token_file",
-                   "tls_dir"}},
+         .flags = {"address", "all", "format", "interval", "timeout",
+                   "token_file", "tls_dir", "watch"}},
         {.name = "stop",
          .help = kStopHelp,
          .flags = {"address", "force", "grace", "timeout"}},
@@ -268,7 +276,9 @@ const std::vector<Verb>& Verbs() {
          .help = kMakeCertsHelp,
          .flags = {"tls_dir", "ca_dir", "days"}},
     };
-    const std::vector<Verb> more = JobVerbs();
+    std::vector<Verb> more = JobVerbs();
+    const std::vector<Verb> run = RunVerbs();
+    more.insert(more.end(), run.begin(), run.end());
     all->insert(all->begin() + 2, more.begin(), more.end());
     return all;
   }();

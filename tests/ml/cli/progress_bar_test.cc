@@ -115,6 +115,65 @@ TEST_F(ProgressBarTest, OffATerminalOnlyLinesAreLeft) {
   EXPECT_EQ(Contents(text_file_), "a line\n");
 }
 
+TEST_F(ProgressBarTest, OffATerminalALineNowAndThen) {
+  ProgressBar bar(Options(false));
+  const auto update = [&](double fraction, absl::Duration later) {
+    now_ += later;
+    bar.Update(fraction, "epoch 1/2", "fast");
+  };
+  update(0.1, absl::Milliseconds(9900));  // Since the bar was made.
+  update(0.25, absl::Milliseconds(100));
+  update(0.3, absl::Milliseconds(9900));
+  bar.Print("a line");  // After it, there is quiet as well.
+  update(0.5, absl::Milliseconds(9900));
+  update(2, absl::Milliseconds(100));
+  now_ += absl::Seconds(10);
+  bar.Update(0.75, "", "");
+  EXPECT_EQ(Contents(text_file_),
+            "epoch 1/2  25%  fast\n"
+            "a line\n"
+            "epoch 1/2  100%  fast\n"
+            "75%\n");
+  EXPECT_EQ(Contents(bar_file_), "");
+}
+
+TEST_F(ProgressBarTest, WhoSeesNothingNeedNotBeAskedOften) {
+  EXPECT_EQ(ProgressBar(Options(true)).poll_interval(),
+            absl::Milliseconds(500));
+  EXPECT_EQ(ProgressBar(Options(false)).poll_interval(), absl::Seconds(5));
+}
+
+TEST(TimeLeftTest, ByHowFastItWentSinceTheFirstCall) {
+  const absl::Time start = absl::UnixEpoch();
+  TimeLeft left;
+  EXPECT_EQ(left.Text(0.25, start), "");
+  EXPECT_EQ(left.Text(0.25, start + absl::Seconds(5)), "");
+  // A quarter in 10 s: half takes 20 s more.
+  EXPECT_EQ(left.Text(0.5, start + absl::Seconds(10)), "eta 0:20");
+  // A 128th in 100 s: 95 of them take 9500 s.
+  EXPECT_EQ(left.Text(33.0 / 128, start + absl::Seconds(100)), "eta 2:38:20");
+  EXPECT_EQ(left.Text(1, start + absl::Seconds(100)), "eta 0:00");
+  EXPECT_EQ(left.Text(2, start + absl::Seconds(100)), "eta 0:00");
+}
+
+TEST(TimeLeftTest, BeginsAnewWhereItWentBack) {
+  const absl::Time start = absl::UnixEpoch();
+  TimeLeft left;
+  left.Text(0.5, start);
+  EXPECT_EQ(left.Text(0.25, start + absl::Seconds(10)), "");
+  // A quarter in 30 s: half takes 60 s.
+  EXPECT_EQ(left.Text(0.5, start + absl::Seconds(40)), "eta 1:00");
+}
+
+TEST(TimeLeftTest, TakesAnyNumber) {
+  const absl::Time start = absl::UnixEpoch();
+  TimeLeft left;
+  left.Text(0, start);
+  EXPECT_EQ(left.Text(std::nan(""), start + absl::Seconds(10)), "");
+  // 10^9 s are 277777 h, 46 min, 40 s.
+  EXPECT_EQ(left.Text(1e-300, start + absl::Seconds(10)), "eta 277777:46:40");
+}
+
 TEST_F(ProgressBarTest, AFileIsNoTerminal) {
   ProgressBar bar({.out = bar_file_, .text = text_file_});
   EXPECT_FALSE(bar.draws());

@@ -140,6 +140,37 @@ TEST_F(WrongTokenTest, EveryCallIsRefusedAndDoesNothing) {
 
 // --- With it.
 
+TEST_F(HeadServiceTest, ClocksOfNodesComeWithTheCallRecords) {
+  const auto context = Context(token_);
+  const auto node = stub_->AttachNode(context.get());
+  v1::NodeMessage registration = Registration("node");
+  registration.mutable_register_node()->set_hostname("box");
+  ASSERT_TRUE(node->Write(registration));
+  v1::NodeCommand command;
+  ASSERT_TRUE(node->Read(&command));
+  const auto lease_context = Context(token_);
+  const auto lease = stub_->RenewLease(lease_context.get());
+  v1::RenewLeaseRequest renew;
+  renew.set_node_id("node");
+  renew.mutable_clock()->set_ahead_us(-70);
+  renew.mutable_clock()->set_error_us(5);
+  v1::RenewLeaseResponse renewed;
+  const int64_t before = absl::ToUnixMicros(absl::Now());
+  ASSERT_TRUE(lease->Write(renew));
+  ASSERT_TRUE(lease->Read(&renewed));
+  EXPECT_GE(renewed.unix_us(), before);
+  EXPECT_LE(renewed.unix_us(), absl::ToUnixMicros(absl::Now()));
+  v1::GetCallRecordsResponse records;
+  ASSERT_THAT(Call(&v1::Head::Stub::GetCallRecords, v1::GetCallRecordsRequest(),
+                   &records),
+              IsOk());
+  ASSERT_EQ(records.clocks_size(), 1);
+  EXPECT_EQ(records.clocks(0).node_id(), "node");
+  EXPECT_EQ(records.clocks(0).hostname(), "box");
+  EXPECT_EQ(records.clocks(0).reading().ahead_us(), -70);
+  EXPECT_EQ(records.clocks(0).reading().error_us(), 5);
+}
+
 TEST_F(HeadServiceTest, AnActorFromItsCreationToItsEnd) {
   v1::CreateActorResponse created;
   EXPECT_THAT(Call(&v1::Head::Stub::CreateActor, Creation("actor"), &created),

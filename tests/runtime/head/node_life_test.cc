@@ -1,7 +1,10 @@
 // Leases, breaks, returns and losses of nodes.
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -15,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 using NodeLifeTest = ClusterStateTest;
@@ -321,6 +325,128 @@ TEST_F(NodeLifeTest, ANodesRecord) {
   EXPECT_EQ(info.pid(), 99);
   EXPECT_EQ(info.total().quantity().at("CPU"), 2.5);
   EXPECT_EQ(info.available().quantity().at("CPU"), 2.5);
+}
+
+// --- Clocks.
+
+TEST_F(NodeLifeTest, ClocksAreAsNodesToldLast) {
+  v1::RegisterNode request = Registration("n", 1);
+  request.set_hostname("box");
+  ASSERT_THAT(state_.RegisterNode(request, std::make_shared<FakeLink>()),
+              IsOk());
+  AddNode("silent", 1);
+  EXPECT_THAT(state_.NodeClocks(), IsEmpty());
+  v1::ClockReading clock;
+  clock.set_ahead_us(-5000);
+  clock.set_error_us(20);
+  ASSERT_THAT(state_.RenewLease("n", &clock), IsOk());
+  ASSERT_THAT(state_.RenewLease("n"), IsOk());
+  ASSERT_THAT(state_.RenewLease("silent"), IsOk());
+  const std::vector<v1::NodeClock> clocks = state_.NodeClocks();
+  ASSERT_EQ(clocks.size(), 1);
+  EXPECT_EQ(clocks[0].node_id(), "n");
+  EXPECT_EQ(clocks[0].hostname(), "box");
+  EXPECT_EQ(clocks[0].reading().ahead_us(), -5000);
+  EXPECT_EQ(clocks[0].reading().error_us(), 20);
+}
+
+TEST_F(NodeLifeTest, AClockThatMakesNoSenseIsPassedOver) {
+  AddNode("n", 1);
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  for (const auto& [ahead, error] : std::vector<std::pair<int64_t, int64_t>>{
+           {most, 1}, {-most - 1, 1}, {0, -1}, {0, most}}) {
+    v1::ClockReading clock;
+    clock.set_ahead_us(ahead);
+    clock.set_error_us(error);
+    EXPECT_THAT(state_.RenewLease("n", &clock), IsOk());
+    EXPECT_THAT(state_.NodeClocks(), IsEmpty()) << ahead << " " << error;
+  }
+}
+
+TEST_F(NodeLifeTest, TheClockOfALostNodeIsStillKnown) {
+  AddNode("n", 1);
+  v1::ClockReading clock;
+  clock.set_ahead_us(7);
+  ASSERT_THAT(state_.RenewLease("n", &clock), IsOk());
+  Advance(kLease);
+  ASSERT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
+  ASSERT_EQ(state_.NodeClocks().size(), 1);
+  EXPECT_EQ(state_.NodeClocks()[0].reading().ahead_us(), 7);
+}
+
+// --- Usage.
+
+v1::ActorUsage UsageOf(const std::string& actor, int incarnation, double cpus) {
+  v1::ActorUsage usage;
+  usage.set_actor_id(actor);
+  usage.set_incarnation(incarnation);
+  usage.set_cpus(cpus);
+  usage.set_memory_bytes(5);
+  return usage;
+}
+
+TEST_F(NodeLifeTest, UsageIsAsNodesToldLast) {
+  AddNode("n", 4);
+  Create("a");
+  Started("n", "a");
+  AddNode("silent", 4);
+  EXPECT_TRUE(state_.Usage().nodes().empty());
+  v1::NodeStats stats;
+  stats.set_memory_used_bytes(1);
+  stats.set_memory_total_bytes(2);
+  stats.set_cpus_busy(1.5);
+  stats.set_cpus(8);
+  *stats.add_actors() = UsageOf("a", 0, 0.25);
+  *stats.add_actors() = UsageOf("nobody", 0, 1);
+  state_.NodeStats("n", stats);
+  v1::GetUsageResponse usage = state_.Usage();
+  ASSERT_EQ(usage.nodes_size(), 1);
+  EXPECT_EQ(usage.nodes(0).node_id(), "n");
+  EXPECT_EQ(usage.nodes(0).cpus_busy(), 1.5);
+  EXPECT_EQ(usage.nodes(0).cpus(), 8);
+  EXPECT_EQ(usage.nodes(0).memory_used_bytes(), 1);
+  EXPECT_EQ(usage.nodes(0).memory_total_bytes(), 2);
+  ASSERT_EQ(usage.actors_size(), 1);
+  EXPECT_EQ(usage.actors(0).actor_id(), "a");
+  EXPECT_EQ(usage.actors(0).cpus(), 0.25);
+  EXPECT_EQ(usage.actors(0).memory_bytes(), 5);
+  // Not in this message, whose turns are others'.
+  stats.clear_actors();
+  state_.NodeStats("n", stats);
+  EXPECT_EQ(state_.Usage().actors_size(), 1);
+  // Another node cannot tell of it.
+  *stats.add_actors() = UsageOf("a", 0, 100);
+  state_.NodeStats("silent", stats);
+  EXPECT_EQ(state_.Usage().actors(0).cpus(), 0.25);
+}
+
+TEST_F(NodeLifeTest, WhatHasEndedUsesNothing) {
+  AddNode("n", 4);
+  v1::ActorSpec spec = Spec("a");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Started("n", "a");
+  v1::NodeStats stats;
+  stats.set_cpus(8);
+  *stats.add_actors() = UsageOf("a", 0, 0.25);
+  state_.NodeStats("n", stats);
+  ASSERT_EQ(state_.Usage().actors_size(), 1);
+  Exited("n", "a");
+  EXPECT_EQ(state_.Usage().actors_size(), 0);
+  // It runs again, and what was heard was of another process.
+  Started("n", "a", 1);
+  ASSERT_EQ(StateOf("a"), v1::ACTOR_STATE_ALIVE);
+  EXPECT_EQ(state_.Usage().actors_size(), 0);
+  state_.NodeStats("n", stats);  // Late.
+  EXPECT_EQ(state_.Usage().actors_size(), 0);
+  stats.clear_actors();
+  *stats.add_actors() = UsageOf("a", 1, 0.5);
+  state_.NodeStats("n", stats);
+  ASSERT_EQ(state_.Usage().actors_size(), 1);
+  EXPECT_EQ(state_.Usage().actors(0).cpus(), 0.5);
+  state_.NodeLeft("n");
+  EXPECT_EQ(state_.Usage().nodes_size(), 0);
+  EXPECT_EQ(state_.Usage().actors_size(), 0);
 }
 
 }  // namespace

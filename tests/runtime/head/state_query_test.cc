@@ -130,5 +130,32 @@ TEST(StateQueryTest, Mistakes) {
   }
 }
 
+TEST(StateQueryTest, TheSameFiltersForOtherRecords) {
+  const auto filters = [](const Filters& pairs) {
+    const v1::GetClusterStateRequest request = Query({}, pairs);
+    return std::vector<v1::Filter>(request.filters().begin(),
+                                   request.filters().end());
+  };
+  // Any message with fields of one value.
+  v1::JobInfo job;
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.set_submitted(true);
+  const auto& record = *v1::JobInfo::descriptor();
+  ASSERT_THAT(CheckFilters(record, filters({{"state", "running"}})), IsOk());
+  EXPECT_TRUE(PassesFilters(filters({}), job));
+  EXPECT_TRUE(PassesFilters(filters({{"state", "running"}}), job));
+  EXPECT_TRUE(PassesFilters(
+      filters({{"state", "RUNNING"}, {"submitted", "true"}}), job));
+  EXPECT_FALSE(PassesFilters(
+      filters({{"state", "running"}, {"submitted", "false"}}), job));
+  EXPECT_THAT(CheckFilters(record, filters({{"colour", "red"}})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("'colour'"), HasSubstr("exit_code"),
+                             Not(HasSubstr("class_name")))));
+  EXPECT_THAT(CheckFilters(record, filters({{"state", "asleep"}})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("one of pending, running")));
+}
+
 }  // namespace
 }  // namespace miniray

@@ -26,6 +26,8 @@ namespace miniray {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
+// How far the head's clock is behind this machine's.
+constexpr absl::Duration kBehind = absl::Hours(1);
 
 // Accepts the first stream, and no other. Takes every renewal.
 class FakeHead : public v1::Head::Service {
@@ -74,10 +76,19 @@ class FakeHead : public v1::Head::Service {
       {
         absl::MutexLock lock(&mu_);
         renewals_.push_back(absl::Now());
+        requests_.push_back(request);
       }
-      stream->Write(v1::RenewLeaseResponse());
+      v1::RenewLeaseResponse response;
+      response.set_unix_us(absl::ToUnixMicros(absl::Now() - kBehind));
+      stream->Write(response);
     }
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "enough renewed");
+  }
+
+  // Those of Renewals.
+  std::vector<v1::RenewLeaseRequest> Requests() {
+    absl::MutexLock lock(&mu_);
+    return requests_;
   }
 
   void BreakTheStream() { broken_.Notify(); }
@@ -103,6 +114,7 @@ class FakeHead : public v1::Head::Service {
   absl::Mutex mu_;
   int streams_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<absl::Time> renewals_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::RenewLeaseRequest> requests_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -169,6 +181,25 @@ TEST(LeaseKeeperTest, RenewsSoonWhileTheStreamCannotBeHad) {
   ASSERT_GE(renewals.size(), 2);
   EXPECT_LT(renewals[0] - broken, lease / 3);
   EXPECT_LT(renewals[1] - renewals[0], lease / 3);
+}
+
+// Over streams that break: what was learned from one holds on the next.
+TEST(LeaseKeeperTest, TellsHowTheNodesClockStandsToTheHeads) {
+  FakeHead head(/*lease=*/absl::Seconds(1), /*renewals_a_stream=*/1);
+  Node node(head);
+  ASSERT_THAT(node.Start(), IsOk());
+  ASSERT_GE(head.Renewals(3).size(), 3);
+  const std::vector<v1::RenewLeaseRequest> requests = head.Requests();
+  // Nothing is known before the first answer.
+  EXPECT_FALSE(requests[0].has_clock());
+  for (int i = 1; i < 3; ++i) {
+    ASSERT_TRUE(requests[i].has_clock());
+    const v1::ClockReading& clock = requests[i].clock();
+    EXPECT_LT(clock.error_us(), absl::ToInt64Microseconds(kBehind) / 2);
+    // Two: what is below a microsecond is cut off, here and at the head.
+    EXPECT_NEAR(clock.ahead_us(), absl::ToInt64Microseconds(kBehind),
+                clock.error_us() + 2);
+  }
 }
 
 }  // namespace
