@@ -168,6 +168,13 @@ def system_libraries():
         pkg_config = ["nlohmann_json"],
         title = "nlohmann-json",
     )
+    system_library(
+        name = "prometheus",
+        deb = "prometheus-cpp-dev",
+        headers = ["prometheus/text_serializer.h"],
+        pkg_config = ["prometheus-cpp-core"],
+        title = "prometheus-cpp's core",
+    )
     # Headers alone: LibTorch's library brings its own use of it.
     system_library(
         name = "gloo",
