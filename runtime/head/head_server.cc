@@ -149,6 +149,8 @@ class HeadServerImpl : public HeadServer {
     return state_.Snapshot();
   }
 
+  ClusterCounts GetCounts() const override { return state_.Counts(); }
+
   void Shutdown(End end) override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/head.pb.h"
+#include "runtime/head/cluster_counts.h"
 
 namespace miniray {
 
@@ -78,6 +79,8 @@ class HeadServer {
 
   // What GetClusterState answers.
   virtual v1::GetClusterStateResponse GetState() const = 0;
+  // The same in numbers; cheap, however large the tables are.
+  virtual ClusterCounts GetCounts() const = 0;
 
   // What was taken over from an earlier head, e.g. "2 nodes, 5 actors"; empty:
   // this is a new cluster.
