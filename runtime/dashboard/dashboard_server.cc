@@ -31,6 +31,7 @@ namespace {
 
 constexpr char kJson[] = "application/json";
 constexpr char kHtml[] = "text/html; charset=utf-8";
+constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
 const httplib::Headers& SecurityHeaders() {
   static const auto* const headers = new httplib::Headers{
@@ -143,6 +144,20 @@ class DashboardServerImpl : public DashboardServer {
              }
              response.set_content(*json, kJson);
            });
+    if (options_.metrics) {
+      AddApi("/metrics",
+             [this](const httplib::Request&, httplib::Response& response) {
+               response.set_content(options_.metrics(), kPrometheusText);
+             });
+    }
+    if (options_.metric_targets) {
+      AddApi("/api/v1/prometheus/targets", [this](
+                                               const httplib::Request& request,
+                                               httplib::Response& response) {
+        response.set_content(
+            options_.metric_targets(request.get_header_value("Host")), kJson);
+      });
+    }
   }
 
   void AddApi(const char* path, Handler handler) {

@@ -3,6 +3,8 @@
 //
 //   GET /              one page, without requests to anywhere else
 //   GET /api/v1/state  GetClusterStateResponse as JSON
+//   GET /metrics       for Prometheus, and where it finds more:
+//   GET /api/v1/prometheus/targets
 
 #ifndef MINIRAY_RUNTIME_DASHBOARD_DASHBOARD_SERVER_H_
 #define MINIRAY_RUNTIME_DASHBOARD_DASHBOARD_SERVER_H_
@@ -37,6 +39,12 @@ class DashboardServer {
     absl::Duration patience = absl::Seconds(5);
     // Called for each request, from several threads at once.
     std::function<v1::GetClusterStateResponse()> state;
+    // The text of /metrics, which needs the token as /api/ does. Null: there is
+    // no such page.
+    std::function<std::string()> metrics;
+    // The same for /api/v1/prometheus/targets; host: at which the one who asks
+    // reaches the dashboard (HOST:PORT).
+    std::function<std::string(const std::string& host)> metric_targets;
   };
 
   // Errors: UNAVAILABLE, it cannot listen there (the port is in use); those of

@@ -26,6 +26,7 @@
 #include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/dashboard_server.h"
+#include "runtime/head/head_metrics.h"
 #include "runtime/head/head_server.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/rpc/tls.h"
@@ -162,11 +163,20 @@ absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
     const StartOptions& options, const std::string& token,
     const HeadServer& head) {
   if (options.dashboard_port < 0) return nullptr;
-  auto dashboard =
-      DashboardServer::Start({.port = options.dashboard_port,
-                              .token = token,
-                              .tls_dir = TlsDir(),
-                              .state = [&head] { return head.GetState(); }});
+  auto dashboard = DashboardServer::Start(
+      {.port = options.dashboard_port,
+       .token = token,
+       .tls_dir = TlsDir(),
+       .state = [&head] { return head.GetState(); },
+       .metrics =
+           [&head] {
+             return HeadMetricsPage(head.GetCounts(), /*runs=*/nullptr);
+           },
+       .metric_targets =
+           [&head](const std::string& host) {
+             return PrometheusTargets(head.GetCounts(), host,
+                                      /*tls=*/!TlsDir().empty());
+           }});
   if (absl::IsUnavailable(dashboard.status())) {
     return Advise(dashboard.status(),
                   "choose another --dashboard_port, 0 for any that is free, -1 "
@@ -360,6 +370,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .shared_memory_mb = options.shared_memory_mb,
                            .object_store_bytes = options.object_store_bytes,
                            .object_spill_dir = options.object_spill_dir,
+                           .metrics_port = options.metrics_port,
                            .owns_process = true});
   if (absl::IsCancelled(started.status())) {
     LOG(INFO) << "stops before it joined: " << stop.Wait().what;
