@@ -14,11 +14,17 @@
 #include "ps/gradient_methods.h"
 #include "ps/parameter_server.h"
 #include "ps/run_strategy.h"
+#include "ps/sync_metrics.h"
 #include "ps/tensor_info.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
 namespace {
+
+absl::StatusOr<SyncResult> Counted(absl::StatusOr<SyncResult> result) {
+  RecordSync(result);
+  return result;
+}
 
 double SecondsSince(absl::Time start) {
   return absl::ToDoubleSeconds(absl::Now() - start);
@@ -55,7 +61,7 @@ absl::Status ParameterServer::CheckWorkers(
 absl::StatusOr<SyncResult> ParameterServer::SyncFromWorkers(
     const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/false));
-  return Sync(workers, "");
+  return Counted(Sync(workers, ""));
 }
 
 absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
@@ -64,7 +70,7 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
     return absl::InvalidArgumentError("a synchronisation's id cannot be empty");
   }
   if (sharded_ != nullptr || sync_id != last_sync_) {
-    return Sync(workers, sync_id);
+    return Counted(Sync(workers, sync_id));
   }
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   if (gradients_ != nullptr) MR_RETURN_IF_ERROR(gradients_->SaveIfFailed());
@@ -82,7 +88,7 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = stats_.bytes_pushed - pushed_before;
-  return result;
+  return Counted(result);
 }
 
 absl::StatusOr<SyncResult> ParameterServer::Sync(

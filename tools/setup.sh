@@ -63,8 +63,19 @@ need_root() {
   AS_ROOT=(sudo)
 }
 
+# With its package Debian starts a server, which nobody here has asked for: only a
+# test runs the program.
+stop_prometheus() {
+  if [[ -d /run/systemd/system ]]; then
+    "${AS_ROOT[@]}" systemctl --quiet disable --now prometheus.service
+  else
+    "${AS_ROOT[@]}" update-rc.d prometheus disable
+    "${AS_ROOT[@]}" /etc/init.d/prometheus stop
+  fi
+}
+
 install_packages() {
-  local packages=() log
+  local packages=() installed=() log
   mapfile -t packages < <(missing_packages)
   if ((${#packages[@]} == 0)); then
     say "All packages are installed."
@@ -87,9 +98,15 @@ install_packages() {
       "/etc/apt/sources.list*, then run this again. Everything apt-get" \
       "said: ${log}"
   fi
+  installed=("${packages[@]}")
   mapfile -t packages < <(missing_packages)
   if ((${#packages[@]} > 0)); then
     die "still not installed: ${packages[*]}. Everything apt-get said: ${log}"
+  fi
+  if [[ " ${installed[*]} " == *" prometheus "* ]]; then
+    say "Stopping the Prometheus server that its package has started."
+    stop_prometheus >>"${log}" 2>&1 </dev/null ||
+      say "The Prometheus server could not be stopped; nothing here needs it."
   fi
   rm -f "${log}"
 }

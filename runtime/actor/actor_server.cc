@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/actor.grpc.pb.h"
+#include "runtime/actor/call_meter.h"
 #include "runtime/actor/call_stream.h"
 #include "runtime/actor/hosted_actor.h"
 #include "runtime/actor/link_call_server.h"
@@ -57,9 +59,15 @@ class ActorTable {
     absl::MutexLock lock(&mu_);
     return std::exchange(actors_, {});
   }
+  std::vector<std::shared_ptr<HostedActor>> All() const {
+    absl::MutexLock lock(&mu_);
+    std::vector<std::shared_ptr<HostedActor>> all;
+    for (const auto& [id, actor] : actors_) all.push_back(actor);
+    return all;
+  }
 
  private:
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::map<std::string, std::shared_ptr<HostedActor>, std::less<>> actors_
       ABSL_GUARDED_BY(mu_);
 };
@@ -76,8 +84,9 @@ constexpr size_t kResultChunkBytes = size_t{4} << 20;
 // Sends a kept result, or a range of it, in chunks from its own memory.
 class ResultWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
+  // actor: counts what is sent; may be null.
   explicit ResultWriter(absl::StatusOr<absl::Cord> result, int64_t offset = 0,
-                        int64_t length = 0) {
+                        int64_t length = 0, HostedActor* actor = nullptr) {
     if (result.ok() &&
         (offset < 0 || offset > static_cast<int64_t>(result->size()) ||
          length < 0)) {
@@ -92,6 +101,9 @@ class ResultWriter : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     result_.RemovePrefix(static_cast<size_t>(offset));
     if (length > 0 && length < size - offset) {
       result_.RemoveSuffix(static_cast<size_t>(size - offset - length));
+    }
+    if (actor != nullptr) {
+      actor->CountBytes(CallPath::kTcp, /*sent=*/true, result_.size());
     }
     Write({.total_bytes = size});
   }
@@ -217,7 +229,7 @@ class Service : public v1::ActorService::WithRawCallbackMethod_FetchObject<
       return new ResultWriter(absl::NotFoundError(kNotHere));
     }
     return new ResultWriter(actor->FindResult(request->object_id()),
-                            request->offset(), request->length());
+                            request->offset(), request->length(), actor.get());
   }
 
  private:
@@ -305,6 +317,17 @@ class ActorServerImpl : public ActorServer {
     const std::shared_ptr<HostedActor> actor = table_->Find(actor_id);
     if (actor == nullptr || actor->incarnation() != incarnation) return;
     actor->End(absl::UnavailableError(reason));
+  }
+
+  std::map<std::string, CallLoad> Load() const override {
+    std::map<std::string, CallLoad> load;
+    for (const std::shared_ptr<HostedActor>& actor : table_->All()) {
+      const CallLoad of_actor = actor->Load();
+      CallLoad& of_class = load[actor->class_name()];
+      of_class.waiting += of_actor.waiting;
+      of_class.running += of_actor.running;
+    }
+    return load;
   }
 
  private:

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@
 
 namespace miniray {
 namespace internal {
+
+class CallMeter;
+struct CallLoad;
 
 struct FinishedCall {
   const std::string& method;
@@ -47,6 +51,8 @@ struct ActorHooks {
       put;
   // Runs in the thread that ran the call, after it: must not block.
   std::function<void(const FinishedCall& call)> on_call;
+  // Counts the calls, with those of the class's other actors here.
+  std::shared_ptr<CallMeter> meter;
 };
 
 // Thread-safe.
@@ -78,6 +84,9 @@ class ActorServer {
   // methods go on, and ActorEnding follows. Nothing happens if it is not here.
   virtual void RemoveActor(absl::string_view actor_id, int32_t incarnation,
                            absl::string_view reason) = 0;
+
+  // What the actors are at, by the short names of their classes.
+  virtual std::map<std::string, CallLoad> Load() const = 0;
 };
 
 }  // namespace internal

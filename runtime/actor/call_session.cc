@@ -66,10 +66,20 @@ void CallSession::Attach(std::shared_ptr<SessionStream> stream, bool known,
 }
 
 void CallSession::OnFrame(SessionStream* from, const absl::Cord& bytes) {
-  absl::StatusOr<CallFrame> frame = DecodeCallFrame(bytes, &DecodeSharedBytes);
+  uint64_t shared_bytes = 0;
+  absl::StatusOr<CallFrame> frame =
+      DecodeCallFrame(bytes, [&](const absl::Cord& encoded) {
+        absl::StatusOr<absl::Cord> shared = DecodeSharedBytes(encoded);
+        if (shared.ok()) shared_bytes += shared->size();
+        return shared;
+      });
   absl::MutexLock lock(&mu_);
   if (from != stream_.get()) return;
   reading_ = false;
+  owner_->CountBytes(from->path(), /*sent=*/false, bytes.size());
+  if (shared_bytes > 0) {
+    owner_->CountBytes(CallPath::kSharedMemory, /*sent=*/false, shared_bytes);
+  }
   std::vector<Batch> batches;
   const absl::Status status =
       frame.ok() ? Accept(&*frame, bytes.size(), &batches) : frame.status();
@@ -190,6 +200,8 @@ void CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
       kept.result.Clear();
     } else {
       kept.bytes = EncodeReply(reply, shared);
+      owner_->CountBytes(CallPath::kSharedMemory, /*sent=*/true,
+                         kept.result.size());
     }
   }
   if (kept.bytes.empty()) kept.bytes = EncodeReply(reply);
@@ -238,6 +250,7 @@ void CallSession::WriteMore() {
       outbox_.pop_front();
     } while (!outbox_.empty() &&
              frame.size() + outbox_.front().size() <= kFrameBytes);
+    owner_->CountBytes(stream_->path(), /*sent=*/true, frame.size());
     // Where more calls run or wait, their replies may go together.
     writing_ = !stream_->Write(frame, pending_.empty() && outbox_.empty());
   }

@@ -26,6 +26,9 @@
 namespace miniray {
 namespace internal {
 
+// How calls and replies get from process to process.
+enum class CallPath { kSharedMemory, kUnixSocket, kTcp };
+
 // The stream that carries a session at present. Its methods are called under
 // the session's lock and do not call back from inside.
 class SessionStream {
@@ -42,6 +45,8 @@ class SessionStream {
   virtual void Finish(const absl::Status& status) = 0;
   // Ends it at once, from the side.
   virtual void Cancel() = 0;
+  // Which way its frames go.
+  virtual CallPath path() const { return CallPath::kTcp; }
 };
 
 // The actor, as its sessions see it. Called under a session's lock.
@@ -58,6 +63,9 @@ class SessionOwner {
   virtual void OnResumed(const CallSession* session) = 0;
   // The caller needs a kept result no more.
   virtual void OnReleased(const std::string& object_id) = 0;
+  // So many bytes of calls came that way, or of replies went. Also called
+  // without a lock. Must not block.
+  virtual void CountBytes(CallPath path, bool sent, uint64_t bytes) {}
 };
 
 // Thread-safe. Held by shared_ptr: calls refer to it.

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +19,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "runtime/actor/call_meter.h"
 #include "runtime/actor/call_recorder.h"
+#include "runtime/actor/metric_reporter.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/actor/registry.h"
 #include "runtime/base/framed_socket.h"
@@ -84,14 +87,19 @@ class Host {
         prepare_(std::move(prepare)),
         recorder_(std::make_shared<CallRecorder>(
             [this](const v1::ActorEvent& event, bool wait) {
-              if (!wait) return reporter_.ReportIfItReads(event);
-              reporter_.Report(event);
-              return true;
-            })) {}
+              return Send(event, wait);
+            })),
+        metrics_(std::make_shared<MetricReporter>(
+            &ProcessMetrics::Get(), [this] { return UpdateMetrics(); },
+            [this](const v1::ActorEvent& event, bool wait) {
+              return Send(event, wait);
+            })),
+        meters_(&ProcessMetrics::Get(), metrics_) {}
 
   // What is to be told before this process is gone.
   void Flush() {
     recorder_->Flush();
+    metrics_->Flush();
     std::fflush(stdout);
   }
 
@@ -105,6 +113,18 @@ class Host {
   }
 
  private:
+  bool Send(const v1::ActorEvent& event, bool wait) {
+    if (!wait) return reporter_.ReportIfItReads(event);
+    reporter_.Report(event);
+    return true;
+  }
+
+  // Returns whether any call waits or runs.
+  bool UpdateMetrics() {
+    const ActorServer* const server = serving_.load(std::memory_order_acquire);
+    return server != nullptr && meters_.Update(server->Load());
+  }
+
   void Add(const v1::HostActor& host) {
     absl::StatusOr<ActorHooks> hooks = Prepare(host);
     // A process of its own goes with the actor.
@@ -119,6 +139,7 @@ class Host {
       return;
     }
     hooks->on_call = recorder_->HookFor(host);
+    hooks->meter = meters_.Of(ShortClassName(host.spec().class_name()));
     server_->AddActor(host, *std::move(hooks),
                       [this, shared](const v1::ActorEvent& event) {
                         if (event.has_ending()) Flush();
@@ -143,6 +164,7 @@ class Host {
       MR_ASSIGN_OR_RETURN(
           server_, ActorServer::Start(
                        {.host = host.listen_host(), .token = host.token()}));
+      serving_.store(server_.get(), std::memory_order_release);
     }
     return prepare_(host);
   }
@@ -151,7 +173,11 @@ class Host {
   const std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)>
       prepare_;
   const std::shared_ptr<CallRecorder> recorder_;
+  const std::shared_ptr<MetricReporter> metrics_;
+  CallMeters meters_;
   std::unique_ptr<ActorServer> server_;
+  // The same, for other threads than the one that obeys.
+  std::atomic<const ActorServer*> serving_ = nullptr;
 };
 
 int terminate_pipe[2] = {-1, -1};

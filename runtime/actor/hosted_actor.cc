@@ -111,6 +111,10 @@ class HostedActor::Lane : public CurrentActor {
     call->set_start_unix_us(start_unix_us_);
     call->set_concurrency_group(group_->name);
   }
+  bool busy() const {
+    absl::MutexLock lock(&mu_);
+    return running_ != nullptr;
+  }
 
   Group* group() const { return group_; }
   int index() const { return index_; }
@@ -131,6 +135,7 @@ HostedActor::HostedActor(v1::HostActor host, ActorHooks hooks,
                          std::function<void(v1::ActorEvent)> on_event,
                          std::function<void()> on_gone)
     : host_(std::move(host)),
+      class_name_(ShortClassName(host_.spec().class_name())),
       session_life_(host_.periods().session_life_ms() > 0
                         ? absl::Milliseconds(host_.periods().session_life_ms())
                         : kSessionLife),
@@ -215,6 +220,12 @@ void HostedActor::ConstructAndReport() {
 absl::Status HostedActor::Construct() {
   const v1::ActorSpec& spec = host_.spec();
   MR_ASSIGN_OR_RETURN(class_, ActorRegistry::Get().Find(spec.class_name()));
+  CallMeter* const meter = hooks_.meter.get();
+  for (const auto& [name, method] : class_->methods) {
+    methods_[name] = {&method, meter == nullptr ? nullptr : meter->Find(name)};
+  }
+  // Callers may name what they like, which must not make series without end.
+  if (meter != nullptr) no_method_.meter = meter->Find("(unknown)");
   ArgumentList args;
   for (const v1::Value& value : spec.constructor_args()) {
     args.emplace_back(value.SerializeAsString());
@@ -264,10 +275,9 @@ void HostedActor::ServeAndSave(Lane* lane) {
     const bool idle = call == nullptr;
     Held item{std::move(call), {}};
     if (!idle && RunCall(lane, item.call.get(), &item.reply)) {
-      const auto method = class_->methods.find(item.call->message.method);
-      if (method != class_->methods.end() && !method->second.is_const) {
-        saver_->OnChange();
-      }
+      const ActorClass::Method* const method =
+          FindMethod(item.call->message.method).method;
+      if (method != nullptr && !method->is_const) saver_->OnChange();
       if (saver_->before_replies() && saver_->dirty()) {
         if (held.empty()) since = absl::Now();
         held.push_back(std::move(item));
@@ -321,8 +331,9 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   }
   if (!call->Take(QueuedCall::State::kRunning)) return false;
   call->session->OnRunning(call);
+  const Method& method = FindMethod(call->message.method);
   lane->Begin(call);
-  absl::StatusOr<EncodedResult> result = Invoke(call->message);
+  absl::StatusOr<EncodedResult> result = Invoke(call->message, method.method);
   lane->Done();
   call->message.args.clear();  // Received tensors may be large.
   if (result.ok() && result->bytes.size() > kMaxReplyBytes &&
@@ -350,11 +361,17 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
   }
   calls_done_.fetch_add(1, std::memory_order_relaxed);
   if (!status.ok()) calls_failed_.fetch_add(1, std::memory_order_relaxed);
+  const int64_t start = lane->start_unix_us();
+  const int64_t end = NowMicros();
+  if (method.meter != nullptr) {
+    hooks_.meter->CountCall(method.meter, start - call->arrival_unix_us,
+                            end - start, !status.ok());
+  }
   if (hooks_.on_call) {
     hooks_.on_call({.method = call->message.method,
                     .queued_unix_us = call->arrival_unix_us,
-                    .start_unix_us = lane->start_unix_us(),
-                    .end_unix_us = NowMicros(),
+                    .start_unix_us = start,
+                    .end_unix_us = end,
                     .failed = !status.ok(),
                     .lane = lane->index()});
   }
@@ -409,16 +426,22 @@ absl::StatusOr<absl::Cord> HostedActor::Keep(const QueuedCall& call,
   return absl::Cord(value.SerializeAsString());
 }
 
+const HostedActor::Method& HostedActor::FindMethod(
+    absl::string_view name) const {
+  const auto it = methods_.find(name);
+  return it == methods_.end() ? no_method_ : it->second;
+}
+
 // The boundary where exceptions of user code become a status.
-absl::StatusOr<EncodedResult> HostedActor::Invoke(const CallMessage& call) {
-  const auto method = class_->methods.find(call.method);
-  if (method == class_->methods.end()) {
+absl::StatusOr<EncodedResult> HostedActor::Invoke(
+    const CallMessage& call, const ActorClass::Method* method) {
+  if (method == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat(class_->name, " has no method '", call.method,
                      "' in its MINIRAY_ACTOR"));
   }
   try {
-    return method->second.run(object_.get(), call.args);
+    return method->run(object_.get(), call.args);
   } catch (const std::exception& error) {
     return FromException(error);
   } catch (...) {
@@ -595,6 +618,16 @@ v1::InspectResponse HostedActor::Inspect() const {
   return response;
 }
 
+CallLoad HostedActor::Load() const {
+  CallLoad load;
+  for (const auto& group : groups_) {
+    load.waiting += static_cast<int64_t>(group->queue.size());
+  }
+  absl::MutexLock lock(&threads_mu_);
+  for (const auto& lane : lanes_) load.running += lane->busy() ? 1 : 0;
+  return load;
+}
+
 absl::StatusOr<CallQueue*> HostedActor::QueueFor(const CallMessage& call) {
   if (!call.concurrency_group.empty()) {
     for (const auto& group : groups_) {
@@ -620,6 +653,7 @@ std::vector<MethodGroup> HostedActor::Groups() const {
 }
 
 void HostedActor::OnQueued(CallQueue* queue) {
+  if (hooks_.meter != nullptr) hooks_.meter->OnQueued();
   for (const auto& group : groups_) {
     if (&group->queue != queue) continue;
     if (group->num_threads.load() >= group->max_concurrency) return;
@@ -639,6 +673,10 @@ void HostedActor::OnResumed(const CallSession* session) {
 
 void HostedActor::OnReleased(const std::string& object_id) {
   kept_.Release(object_id);
+}
+
+void HostedActor::CountBytes(CallPath path, bool sent, uint64_t bytes) {
+  if (hooks_.meter != nullptr) hooks_.meter->CountBytes(path, sent, bytes);
 }
 
 }  // namespace internal

@@ -23,6 +23,7 @@
 #include "proto/actor.pb.h"
 #include "proto/worker.pb.h"
 #include "runtime/actor/actor_server.h"
+#include "runtime/actor/call_meter.h"
 #include "runtime/actor/call_queue.h"
 #include "runtime/actor/call_session.h"
 #include "runtime/actor/current_call.h"
@@ -52,6 +53,7 @@ class HostedActor : public SessionOwner,
   void End(const absl::Status& reason);
 
   int32_t incarnation() const { return host_.incarnation(); }
+  const std::string& class_name() const { return class_name_; }  // Short.
 
   // A new stream of the caller's session. False: too many sessions.
   // reads_memory: see CallSession::Attach.
@@ -62,6 +64,8 @@ class HostedActor : public SessionOwner,
   void OnStreamEnded(CallSession* session, SessionStream* stream);
 
   v1::InspectResponse Inspect() const;
+  // What it is at. Waiting: with cancelled calls that are not taken out yet.
+  CallLoad Load() const;
 
   // A result that stayed here. Errors: NOT_FOUND.
   absl::StatusOr<absl::Cord> FindResult(const std::string& id) const {
@@ -74,6 +78,7 @@ class HostedActor : public SessionOwner,
   void OnQueued(CallQueue* queue) override;
   void OnResumed(const CallSession* session) override;
   void OnReleased(const std::string& object_id) override;
+  void CountBytes(CallPath path, bool sent, uint64_t bytes) override;
 
  private:
   struct Group {
@@ -84,6 +89,11 @@ class HostedActor : public SessionOwner,
   };
   // A thread that runs methods.
   class Lane;
+  // A method of the class, with where its calls are counted.
+  struct Method {
+    const ActorClass::Method* method = nullptr;  // Null: there is none.
+    CallMeter::Method* meter = nullptr;          // Null: it is not counted.
+  };
   struct Held {
     std::unique_ptr<QueuedCall> call;
     ReplyMessage reply;
@@ -99,7 +109,9 @@ class HostedActor : public SessionOwner,
   // Runs the call; false if it was cancelled, or came too late: then it has its
   // reply.
   bool RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply);
-  absl::StatusOr<EncodedResult> Invoke(const CallMessage& call);
+  const Method& FindMethod(absl::string_view name) const;
+  absl::StatusOr<EncodedResult> Invoke(const CallMessage& call,
+                                       const ActorClass::Method* method);
   // Saves, and sends the replies that wait for it.
   void Commit(std::vector<Held>* held);
   // Ends the actor if its method asked for it, now that the reply is sent.
@@ -111,11 +123,15 @@ class HostedActor : public SessionOwner,
   void ForgetOldSessions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mu_);
 
   const v1::HostActor host_;
+  const std::string class_name_;
   const absl::Duration session_life_;
   const ActorHooks hooks_;
   const std::function<void(v1::ActorEvent)> on_event_;
   const std::function<void()> on_gone_;
   const ActorClass* class_ = nullptr;
+  // Set by the thread that constructs, before others run a call.
+  std::map<std::string, Method, std::less<>> methods_;
+  Method no_method_;
   std::shared_ptr<void> object_;
   std::unique_ptr<StateSaver> saver_;  // Null: nothing to save.
 

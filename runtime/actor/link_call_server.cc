@@ -130,7 +130,8 @@ class Listener : public LinkLoopUser,
     std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
     if (places_->full()) return;
     auto stream = std::make_shared<LinkCallStream>(
-        options_, places_, std::move(fd), std::move(peer));
+        options_, places_, std::move(fd),
+        pass_on_ ? CallPath::kTcp : CallPath::kUnixSocket, std::move(peer));
     streams_.push_back(stream);
     stream->Start();
     Add({{}, stream});

@@ -20,9 +20,11 @@ constexpr char kMethod[] = "Channel";
 
 LinkCallStream::LinkCallStream(
     std::shared_ptr<const LinkCallServer::Options> options,
-    std::shared_ptr<LinkPlaces> places, ScopedFd fd, std::string peer)
+    std::shared_ptr<LinkPlaces> places, ScopedFd fd, CallPath path,
+    std::string peer)
     : options_(std::move(options)),
       places_(std::move(places)),
+      path_(path),
       peer_(std::move(peer)),
       link_(std::make_shared<FrameLink>(std::move(fd), FrameLink::Side::kServer,
                                         kMaxLinkHelloBytes)) {}

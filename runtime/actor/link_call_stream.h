@@ -32,7 +32,7 @@ class LinkCallStream : public SessionStream,
  public:
   // places: one is taken while it is admitted. peer: who calls, for the log.
   LinkCallStream(std::shared_ptr<const LinkCallServer::Options> options,
-                 std::shared_ptr<LinkPlaces> places, ScopedFd fd,
+                 std::shared_ptr<LinkPlaces> places, ScopedFd fd, CallPath path,
                  std::string peer);
 
   void Start();
@@ -45,6 +45,7 @@ class LinkCallStream : public SessionStream,
   void Read() override;
   void Finish(const absl::Status& status) override;
   void Cancel() override;
+  CallPath path() const override { return path_; }
 
   // FrameLinkUser.
   void OnLinkFrame(uint32_t kind, const absl::Cord& bytes) override;
@@ -57,6 +58,7 @@ class LinkCallStream : public SessionStream,
 
   const std::shared_ptr<const LinkCallServer::Options> options_;
   const std::shared_ptr<LinkPlaces> places_;
+  const CallPath path_;
   const std::string peer_;
   const std::shared_ptr<FrameLink> link_;
   std::atomic<bool> admitted_ = false;

@@ -162,8 +162,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(
   }
   cluster->address_ = ready["address"].get<std::string>();
   for (int i = 0; i < options.num_nodes; ++i) {
+    // Nobody watches it from outside.
     std::vector<std::string> args = {
-        absl::StrCat("--address=", cluster->address_)};
+        absl::StrCat("--address=", cluster->address_), "--metrics_port=-1"};
     if (options.num_gpus > 0) {
       args.push_back(absl::StrCat("--num_gpus=", options.num_gpus));
     }

@@ -38,6 +38,7 @@ Api::Api(const DashboardServer::Options* options)
 
 void Api::AddTo(Routes* routes) {
   AddClusterTo(routes);
+  AddMetricsTo(routes);
   AddRunsTo(routes);
   AddStreamsTo(routes);
 }

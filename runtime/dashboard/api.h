@@ -1,4 +1,4 @@
-// What is under /api/v1/ (API.md).
+// What is under /api/v1/, and /metrics (API.md).
 
 #ifndef MINIRAY_RUNTIME_DASHBOARD_API_H_
 #define MINIRAY_RUNTIME_DASHBOARD_API_H_
@@ -17,8 +17,8 @@
 
 namespace miniray {
 
-// Thread-safe. Its parts have a file each: api.cc, api_cluster.cc, api_runs.cc,
-// api_streams.cc.
+// Thread-safe. Its parts have a file each: api.cc, api_cluster.cc,
+// api_metrics.cc, api_runs.cc, api_streams.cc.
 class Api {
  public:
   // Answers that are streams, at once. The server has twice as many threads.
@@ -39,6 +39,7 @@ class Api {
   using Args = Routes::Args;
 
   void AddClusterTo(Routes* routes);
+  void AddMetricsTo(Routes* routes);
   void AddRunsTo(Routes* routes);
   void AddStreamsTo(Routes* routes);
 
@@ -64,6 +65,11 @@ class Api {
   void RunImage(const std::string& id, const std::string& file,
                 Response& response) const;
   void StopRun(const std::string& id, Response& response) const;
+
+  // --- Prometheus.
+
+  void Metrics(Response& response) const;
+  void MetricTargets(const Request& request, Response& response) const;
 
   // --- Streams.
 

@@ -124,7 +124,7 @@ class DashboardServerImpl : public DashboardServer {
         });
   }
 
-  // What the dashboard serves. Everything with data is under /api/.
+  // What the dashboard serves. Everything with data is the Api's.
   void AddRoutes() {
     for (const EmbeddedFile& file : EmbeddedFiles()) {
       const bool is_page = file.name == "index.html";

@@ -1,6 +1,6 @@
 // The dashboard: an HTTP server in the head's process that shows what happens
 // in the cluster, as pages and as JSON; HTTPS where the cluster uses TLS. The
-// JSON is described in API.md.
+// JSON is described in API.md. Also /metrics, for Prometheus.
 
 #ifndef MINIRAY_RUNTIME_DASHBOARD_DASHBOARD_SERVER_H_
 #define MINIRAY_RUNTIME_DASHBOARD_DASHBOARD_SERVER_H_
@@ -36,8 +36,8 @@ class DashboardServer {
   struct Options {
     std::string host = "127.0.0.1";  // IP address to listen on.
     int port = 0;                    // 0: one that is free.
-    // If not empty, /api/ needs it ("Authorization: Bearer <token>" or, to read
-    // only, ?token=<token>): 401 otherwise.
+    // If not empty, /api/ and /metrics need it ("Authorization: Bearer <token>"
+    // or, to read only, ?token=<token>): 401 otherwise.
     std::string token;
     // A folder for --tls_dir: HTTPS with the node's certificate. A client's
     // certificate is checked if it shows one; it needs one where there is no
@@ -86,6 +86,12 @@ class DashboardServer {
     // is not `version`, else when it changes, or after `timeout`. Null: pages
     // hear nothing of runs by themselves.
     std::function<int64_t(int64_t version, absl::Duration timeout)> await_runs;
+
+    // The text of /metrics.
+    std::function<std::string()> metrics;
+    // The JSON of /api/v1/prometheus/targets; host: at which the one who asks
+    // reaches the dashboard (HOST:PORT).
+    std::function<std::string(const std::string& host)> metric_targets;
   };
 
   // Errors: UNAVAILABLE, it cannot listen there (the port is in use); those of

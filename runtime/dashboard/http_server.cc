@@ -28,7 +28,7 @@ thread_local Connection* serving = nullptr;
 class HttpServer::Threads : public httplib::TaskQueue {
  public:
   explicit Threads(HttpServer* server)
-      : server_(*server), pool_(kMaxConnections) {}
+      : server_(*server), pool_(server->max_connections_) {}
 
   void enqueue(std::function<void()> serve) override {
     {
@@ -45,8 +45,12 @@ class HttpServer::Threads : public httplib::TaskQueue {
   httplib::ThreadPool pool_;
 };
 
-HttpServer::HttpServer(TlsContext tls, absl::Duration patience)
-    : tls_(std::move(tls)), patience_(patience) {
+HttpServer::HttpServer(TlsContext tls, absl::Duration patience,
+                       size_t max_connections, std::string what)
+    : tls_(std::move(tls)),
+      patience_(patience),
+      max_connections_(max_connections),
+      what_(std::move(what)) {
   new_task_queue = [this] { return new Threads(this); };
   // The handlers log what they refuse; this is what no handler sees.
   set_error_handler([](const httplib::Request&, httplib::Response& response) {
@@ -136,7 +140,7 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
   }
   const bool refused = !connection.failure().empty() && !ending;
   if (refused) {
-    LogRefusal(connection.peer(), "a connection to the dashboard",
+    LogRefusal(connection.peer(), absl::StrCat("a connection to ", what_),
                connection.failure());
   }
   return !refused;
@@ -172,7 +176,7 @@ void HttpServer::MakeRoom() {
     leaving += connection->turned_away() ? 1 : 0;
   }
   for (Connection* connection : connections_) {
-    if (wanted <= kMaxConnections + leaving) return;
+    if (wanted <= max_connections_ + leaving) return;
     if (!connection->waiting() || connection->turned_away()) continue;
     connection->TurnAway();
     ++leaving;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <list>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -24,7 +25,10 @@ class HttpServer : public httplib::Server {
   static constexpr size_t kMaxConnections = 32;
 
   // tls: null: plain text. patience: for the handshake, and for each request.
-  HttpServer(TlsContext tls, absl::Duration patience);
+  // what: is served, for the log.
+  HttpServer(TlsContext tls, absl::Duration patience,
+             size_t max_connections = kMaxConnections,
+             std::string what = "the dashboard");
 
   // After bind: a crowd that comes at once need not dial again. cpp-httplib
   // lets 5 wait.
@@ -60,6 +64,8 @@ class HttpServer : public httplib::Server {
 
   const TlsContext tls_;
   const absl::Duration patience_;
+  const size_t max_connections_;
+  const std::string what_;
 
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -244,6 +244,7 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   ++actor->incarnation;
   actor->stop_reason.clear();
   actor->info.set_restarts(actor->info.restarts() + 1);
+  ++actor_restarts_;
   actor->info.set_state(v1::ACTOR_STATE_RESTARTING);
   actor->info.set_cause(cause);
   actor->info.clear_address();

@@ -55,6 +55,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
           old->second.info.state() == v1::NODE_STATE_DEAD) {
         continue;
       }
+      ++nodes_lost_;
       LoseNode(&old->second,
                "its daemon had no contact with the head, ended what ran there "
                "and joined as a new node");
@@ -68,6 +69,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
     node.info.clear_death_cause();
     *node.info.mutable_labels() = request.labels();
     node.info.set_object_address(request.object_address());
+    node.metrics_address = request.metrics_address();
     node.link = std::move(link);
     node.lease_end = options_.clock() + options_.lease;
     first_lease_end_ = std::min(first_lease_end_, node.lease_end);

@@ -60,6 +60,7 @@ struct NodeRecord {
   bool held = false;
   // It was told to stop: nothing starts here any more.
   bool stopping = false;
+  std::string metrics_address;  // As it said last; not kept on disk.
 };
 
 struct ActorRecord {

@@ -176,6 +176,7 @@ void ClusterState::EndLeases(absl::Time now) {
       }
       continue;
     }
+    ++nodes_lost_;
     LoseNode(&node,
              node.info.state() == v1::NODE_STATE_DISCONNECTED
                  ? "its connection to the head broke and did not come back"

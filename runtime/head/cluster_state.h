@@ -5,7 +5,7 @@
 // cluster_nodes.cc, cluster_actors.cc, cluster_jobs.cc,
 // cluster_submitted_jobs.cc, cluster_output.cc, cluster_scheduling.cc,
 // cluster_groups.cc, cluster_group_scheduling.cc, cluster_settle.cc (what
-// leaves the head), cluster_restore.cc.
+// leaves the head), cluster_restore.cc, cluster_counts.cc.
 
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_STATE_H_
@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/head/cluster_counts.h"
 #include "runtime/head/cluster_records.h"
 #include "runtime/head/demand.h"
 #include "runtime/head/resources.h"
@@ -204,6 +205,8 @@ class ClusterState {
   // Is another one when something in the tables has changed; for who looks
   // often whether there is news. Means nothing to another process.
   uint64_t Fingerprint() const;
+
+  ClusterCounts Counts() const;
 
   // Of living actors and of jobs that have not ended.
   std::set<std::string> PackagesInUse() const;
@@ -561,6 +564,9 @@ class ClusterState {
   std::deque<std::string> graveyard_ ABSL_GUARDED_BY(mu_);
   std::deque<std::string> dead_nodes_ ABSL_GUARDED_BY(mu_);
   std::deque<std::string> ended_jobs_ ABSL_GUARDED_BY(mu_);
+  // See ClusterCounts.
+  int64_t actor_restarts_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t nodes_lost_ ABSL_GUARDED_BY(mu_) = 0;
 
   WaitList actor_waiters_ ABSL_GUARDED_BY(mu_);
   WaitList job_waiters_ ABSL_GUARDED_BY(mu_);

@@ -194,6 +194,8 @@ class HeadServerImpl : public HeadServer {
     return AskActor(found.actors(0), token_, timeout);
   }
 
+  ClusterCounts GetCounts() const override { return state_.Counts(); }
+
   void Shutdown(End end) override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "proto/actor.pb.h"
 #include "proto/head.pb.h"
+#include "runtime/head/cluster_counts.h"
 #include "runtime/head/log_reader.h"
 
 namespace miniray {
@@ -83,6 +84,8 @@ class HeadServer {
 
   // What GetClusterState answers.
   virtual v1::GetClusterStateResponse GetState() const = 0;
+  // The same in numbers; cheap, however large the tables are.
+  virtual ClusterCounts GetCounts() const = 0;
 
   // --- For the dashboard, which is in the same process: without a call and its
   // token.

@@ -186,6 +186,7 @@ ObjectCopier::Outcome ObjectCopier::FetchFrom(const std::string& address,
       outcome.peer_address = chunk.peer_address;
       continue;
     }
+    bytes_received_ += static_cast<int64_t>(chunk.data.size());
     outcome.here = copy->incoming->file->Append(chunk.data);
     guard.Progress();
   }

@@ -3,6 +3,8 @@
 #ifndef MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
 #define MINIRAY_RUNTIME_OBJECTS_OBJECT_COPIER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -61,6 +63,9 @@ class ObjectCopier {
   void Release(const std::string& source,
                const std::vector<ObjectClaim>& claims) const;
 
+  // Of copies, also of those that did not become complete.
+  int64_t bytes_received() const { return bytes_received_; }
+
   // The connections that these three have used stay, but those to other stores
   // than `sources`.
   void Disconnect(const std::set<std::string>& sources)
@@ -80,6 +85,7 @@ class ObjectCopier {
 
   const Options options_;
   ObjectTable* const table_;
+  std::atomic<int64_t> bytes_received_ = 0;
   mutable absl::Mutex mu_;
   mutable std::map<std::string, std::shared_ptr<grpc::Channel>> channels_
       ABSL_GUARDED_BY(mu_);

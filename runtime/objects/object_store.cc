@@ -79,8 +79,21 @@ class Service : public v1::ObjectStore::Service {
 
   ObjectTable& table() { return table_; }
   ObjectHolds& holds() { return holds_; }
-  int64_t fetched() const { return fetched_; }
-  int64_t served() const { return served_; }
+
+  ObjectStore::Stats stats() const {
+    const ObjectTable::Stats table = table_.stats();
+    return {.objects = table.objects,
+            .bytes = table.bytes,
+            .spilled_objects = table.spilled_objects,
+            .spilled_bytes = table.spilled_bytes,
+            .fetched = fetched_,
+            .served = served_,
+            .adopted_bytes = adopted_bytes_,
+            .put_bytes = put_bytes_,
+            .fetched_bytes = copier_->bytes_received(),
+            .mapped_bytes = mapped_bytes_,
+            .sent_bytes = sent_bytes_};
+  }
 
   grpc::Status AdoptObject(grpc::ServerContext* context,
                            const v1::AdoptObjectRequest* request,
@@ -95,9 +108,12 @@ class Service : public v1::ObjectStore::Service {
     return ToGrpcStatus(TakeIn(request->object_id(), holder, [&] {
       ObjectTable::Arrival arrival;
       arrival.id = request->object_id();
-      arrival.total_bytes = (*file)->size();
-      return table_.Adopt(std::move(arrival), *std::move(file),
-                          UnlessCancelled(context));
+      const int64_t bytes = (*file)->size();
+      arrival.total_bytes = bytes;
+      const absl::Status status = table_.Adopt(
+          std::move(arrival), *std::move(file), UnlessCancelled(context));
+      if (status.ok()) adopted_bytes_ += bytes;
+      return status;
     }));
   }
 
@@ -308,9 +324,11 @@ class Service : public v1::ObjectStore::Service {
     MR_ASSIGN_OR_RETURN(
         std::unique_ptr<ObjectTable::Incoming> incoming,
         table_.Begin(std::move(arrival), UnlessCancelled(context)));
+    put_bytes_ += static_cast<int64_t>(chunk.data.size());
     absl::Status status = incoming->file->Append(chunk.data);
     while (status.ok() && stream->Read(&message)) {
       absl::StatusOr<Chunk> next = DecodeChunk(message);
+      if (next.ok()) put_bytes_ += static_cast<int64_t>(next->data.size());
       status = next.ok() ? incoming->file->Append(next->data) : next.status();
     }
     if (status.ok()) return table_.Finish(std::move(incoming));
@@ -359,10 +377,9 @@ class Service : public v1::ObjectStore::Service {
     return absl::OkStatus();
   }
 
-  static absl::Status Send(grpc::ServerContext* context,
-                           const ObjectTable::Source& source, Chunk chunk,
-                           int64_t offset, int64_t end,
-                           ChunkServerStream* stream) {
+  absl::Status Send(grpc::ServerContext* context,
+                    const ObjectTable::Source& source, Chunk chunk,
+                    int64_t offset, int64_t end, ChunkServerStream* stream) {
     std::shared_ptr<const char> memory;
     if (source.memory != nullptr) {
       MR_ASSIGN_OR_RETURN(memory, source.memory->Map());
@@ -390,6 +407,7 @@ class Service : public v1::ObjectStore::Service {
       if (!stream->Write(EncodeChunk(chunk))) {
         return absl::CancelledError("the reader is gone");
       }
+      sent_bytes_ += size;
       offset += size;
       chunk = Chunk();
     } while (offset < end);
@@ -413,6 +431,7 @@ class Service : public v1::ObjectStore::Service {
     MR_ASSIGN_OR_RETURN(const std::shared_ptr<const MemoryFile> file,
                         table_.FindInMemory(id, give_up));
     *response->mutable_file() = file->shared();
+    mapped_bytes_ += file->size();
     return absl::OkStatus();
   }
 
@@ -459,6 +478,10 @@ class Service : public v1::ObjectStore::Service {
   std::unique_ptr<SourceCheck> check_;
   std::atomic<int64_t> fetched_ = 0;
   std::atomic<int64_t> served_ = 0;
+  std::atomic<int64_t> adopted_bytes_ = 0;
+  std::atomic<int64_t> put_bytes_ = 0;
+  std::atomic<int64_t> mapped_bytes_ = 0;
+  std::atomic<int64_t> sent_bytes_ = 0;
 };
 
 class ObjectStoreImpl : public ObjectStore {
@@ -528,16 +551,7 @@ class ObjectStoreImpl : public ObjectStore {
     service_.LetGo(service_.holds().EndOwner(owner));
   }
 
-  Stats stats() const override {
-    auto& service = const_cast<Service&>(service_);
-    const ObjectTable::Stats table = service.table().stats();
-    return {.objects = table.objects,
-            .bytes = table.bytes,
-            .spilled_objects = table.spilled_objects,
-            .spilled_bytes = table.spilled_bytes,
-            .fetched = service.fetched(),
-            .served = service.served()};
-  }
+  Stats stats() const override { return service_.stats(); }
 
  private:
   const Options options_;

@@ -45,6 +45,15 @@ class ObjectStore {
     int64_t spilled_bytes = 0;  // On disk; what was read back is on both.
     int64_t fetched = 0;  // Brought here from other stores, since the start.
     int64_t served = 0;   // Sent to other stores and drivers.
+    // Bytes since the start: put by processes of this machine in memory, which
+    // the store took over, or in messages; brought from other stores; found for
+    // processes that map them, once each time; sent to other stores and
+    // drivers.
+    int64_t adopted_bytes = 0;
+    int64_t put_bytes = 0;
+    int64_t fetched_bytes = 0;
+    int64_t mapped_bytes = 0;
+    int64_t sent_bytes = 0;
   };
 
   // Errors: UNAVAILABLE, cannot listen. Those of the spill folder.

@@ -121,8 +121,16 @@ void ActorTable::KillForMemory(const std::string& process_key,
   const auto it = processes_.find(process_key);
   if (it == processes_.end()) return;
   it->second.kill_cause = cause;
+  ++memory_kills_;
   shared_.erase(it->second.group);
   parts_.supervisor->Stop(process_key, absl::ZeroDuration());
+}
+
+ActorTable::Counts ActorTable::counts() const {
+  absl::MutexLock lock(&mu_);
+  return {.actors = static_cast<int64_t>(actors_.size() + starts_.size()),
+          .processes = static_cast<int64_t>(processes_.size()),
+          .memory_kills = memory_kills_};
 }
 
 void ActorTable::GiveUp(const std::string& reason) {
@@ -254,7 +262,11 @@ void ActorTable::OnMessage(const std::string& process_key, pid_t pid,
   }
   absl::MutexLock lock(&mu_);
   const auto process = processes_.find(process_key);
-  if (process == processes_.end() || process->second.actors.empty()) return;
+  if (process == processes_.end()) return;
+  if (event.has_metrics()) {
+    return parts_.metrics->Add(process_key, event.metrics());
+  }
+  if (process->second.actors.empty()) return;
   const std::string key = event.actor_id().empty()
                               ? *process->second.actors.begin()
                               : Key(event.actor_id(), event.incarnation());
@@ -312,6 +324,7 @@ void ActorTable::OnExit(const std::string& process_key, int wait_status) {
   if (it == processes_.end()) return;
   const Process process = std::move(it->second);
   processes_.erase(it);
+  parts_.metrics->End(process_key);
   const auto shared = shared_.find(process.group);
   if (shared != shared_.end() && shared->second == process_key) {
     shared_.erase(shared);

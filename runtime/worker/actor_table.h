@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "proto/head.pb.h"
 #include "proto/worker.pb.h"
+#include "runtime/metrics/metric_totals.h"
 #include "runtime/objects/object_store.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/memory_monitor.h"
@@ -62,6 +63,7 @@ class ActorTable {
     TemplatePool* templates;
     ObjectStore* objects;
     OomKills* oom_kills;
+    MetricTotals* metrics;
   };
 
   ActorTable(Options options, Parts parts);
@@ -87,6 +89,13 @@ class ActorTable {
   // of the process.
   std::vector<MemoryMonitor::Victim> Victims();
   void KillForMemory(const std::string& process_key, const std::string& cause);
+
+  struct Counts {
+    int64_t actors = 0;  // That live, or are to be started.
+    int64_t processes = 0;
+    int64_t memory_kills = 0;  // KillForMemory that met a process.
+  };
+  Counts counts() const;
 
   // Kills all actors, which the head has given up, and tells nobody of their
   // ends; returns when none is left, or after some seconds.
@@ -156,7 +165,7 @@ class ActorTable {
   const Parts parts_;
 
   // The locks of the parts may be taken while it is held.
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   bool start_ended_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<v1::StartActor> starts_ ABSL_GUARDED_BY(mu_);
   // What the starters are busy with, by package: a slow download holds up
@@ -167,6 +176,7 @@ class ActorTable {
   // Shared processes that take further actors, by group.
   std::map<std::string, std::string> shared_ ABSL_GUARDED_BY(mu_);
   int64_t shared_count_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t memory_kills_ ABSL_GUARDED_BY(mu_) = 0;
   // Actors in shared processes that were told to end, by when they count as
   // ended.
   std::multimap<absl::Time, std::string> graces_ ABSL_GUARDED_BY(mu_);

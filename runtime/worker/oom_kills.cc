@@ -69,8 +69,14 @@ std::string OomKills::Explain(int wait_status) {
   LookLocked();
   if (unexplained_.empty()) return "";
   unexplained_.pop_front();
+  ++explained_;
   return "; in those seconds the kernel ended a process of this machine for "
          "memory, probably this one";
+}
+
+int64_t OomKills::explained() const {
+  absl::MutexLock lock(&mu_);
+  return explained_;
 }
 
 }  // namespace miniray

@@ -47,12 +47,16 @@ class OomKills {
   // end, so ask only for ends that nothing else explains.
   std::string Explain(int wait_status);
 
+  // Ends that were explained so.
+  int64_t explained() const;
+
  private:
   void LookLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::function<absl::StatusOr<int64_t>()> read_;
   const std::function<absl::Time()> now_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
+  int64_t explained_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t seen_ ABSL_GUARDED_BY(mu_) = -1;  // -1: not yet counted.
   absl::Time seen_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   // When kills were noticed that have explained nothing.

@@ -18,7 +18,12 @@
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/token.h"
+#include "runtime/metrics/metric_page.h"
+#include "runtime/metrics/metric_totals.h"
+#include "runtime/metrics/metrics_server.h"
+#include "runtime/metrics/system_metrics.h"
 #include "runtime/rpc/head_channel.h"
+#include "runtime/rpc/tls.h"
 #include "runtime/worker/actor_table.h"
 #include "runtime/worker/gpus.h"
 #include "runtime/worker/head_link.h"
@@ -28,6 +33,7 @@
 #include "runtime/worker/log_file.h"
 #include "runtime/worker/log_janitor.h"
 #include "runtime/worker/log_server.h"
+#include "runtime/worker/node_metrics.h"
 #include "runtime/worker/oom_kills.h"
 #include "runtime/worker/output_capture.h"
 #include "runtime/worker/package_cache.h"
@@ -113,7 +119,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                           .capture = capture_.get(),
                           .templates = templates_.get(),
                           .objects = objects_.get(),
-                          .oom_kills = &oom_kills_});
+                          .oom_kills = &oom_kills_,
+                          .metrics = &metrics_});
     const std::string job_logs = logs + "/jobs";
     MR_RETURN_IF_ERROR(MakeDirectories(job_logs, 0700));
     jobs_ = std::make_unique<JobTable>(
@@ -143,6 +150,26 @@ class WorkerDaemonImpl : public WorkerDaemon {
           in_use.merge(jobs_->LogFiles());
           return in_use;
         });
+    if (options_.metrics_port >= 0) {
+      // Before the head hears of it.
+      auto server =
+          MetricsServer::Start({.host = node_ip_,
+                                .port = options_.metrics_port,
+                                .token = options_.token,
+                                .tls_dir = TlsDir(),
+                                .page = [this] { return MetricsPage(); }});
+      if (absl::IsUnavailable(server.status())) {
+        return absl::UnavailableError(
+            absl::StrCat(server.status().message(),
+                         "; choose another --metrics_port, 0 for any that is "
+                         "free, -1 for none"));
+      }
+      MR_RETURN_IF_ERROR(server.status());
+      metrics_server_ = *std::move(server);
+      metrics_address_ = metrics_server_->address();
+      LOG(INFO) << "metrics: " << (TlsDir().empty() ? "http" : "https") << "://"
+                << metrics_address_ << "/metrics";
+    }
     MR_RETURN_IF_ERROR(
         link_.Start(options_.connect_timeout, options_.cancelled));
     memory_ = std::make_unique<MemoryMonitor>(
@@ -176,8 +203,12 @@ class WorkerDaemonImpl : public WorkerDaemon {
     return objects_ == nullptr ? ObjectStore::Stats{} : objects_->stats();
   }
 
+  std::string metrics_address() const override { return metrics_address_; }
+
   void Shutdown() override {
     absl::MutexLock shutdown_lock(&shutdown_mu_);
+    // It looks at the parts.
+    metrics_server_.reset();
     memory_.reset();
     janitor_.reset();
     if (supervisor_ != nullptr) {
@@ -213,6 +244,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
     node->set_hostname(Hostname());
     node->set_address(node_ip_);
     node->set_object_address(objects_->address());
+    node->set_metrics_address(metrics_address_);
     node->set_pid(getpid());
     *node->mutable_total() = options_.resources;
     node->mutable_labels()->insert(options_.labels.begin(),
@@ -247,6 +279,28 @@ class WorkerDaemonImpl : public WorkerDaemon {
       default:
         LOG(WARNING) << "a command of the head that this daemon does not know";
     }
+  }
+
+  // What there is when the server starts, and stays until it has ended.
+  std::string MetricsPage() const {
+    const ActorTable::Counts actors = actors_->counts();
+    NodeFigures figures = {.node_id = link_.node_id(),
+                           .hostname = Hostname(),
+                           .head_connected = link_.attached(),
+                           .actors = actors.actors,
+                           .actor_processes = actors.processes,
+                           .daemon_memory_kills = actors.memory_kills,
+                           .kernel_memory_kills = oom_kills_.explained(),
+                           .objects = objects_->stats()};
+    if (const auto memory = options_.memory.read(); memory.ok()) {
+      figures.memory = *memory;
+    }
+    MetricPage page;
+    AddNodeMetrics(figures, &page);
+    AddCpuMetrics(&page);
+    AddProcessMetrics(&page);
+    metrics_.AddTo(&page);
+    return page.Text();
   }
 
   void Report(const MemoryReading& reading) {
@@ -327,6 +381,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<TemplatePool> templates_;
   OomKills oom_kills_;
   UsageMeter usage_;  // For the memory monitor's thread.
+  MetricTotals metrics_;
   std::unique_ptr<ActorTable> actors_;
   std::unique_ptr<JobTable> jobs_;
   std::unique_ptr<LogServer> logs_;
@@ -334,6 +389,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<HeadWatch> watch_;
   std::unique_ptr<LeaseKeeper> lease_;
   std::unique_ptr<MemoryMonitor> memory_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+  std::string metrics_address_;  // Set before the link starts.
 
   mutable absl::Mutex shutdown_mu_;
   absl::Mutex give_up_mu_;  // The link and the watch may both come to it.

@@ -76,13 +76,18 @@ class WorkerDaemon {
     std::string object_spill_dir;
     // See ObjectStore::Options::check_period. The same on all nodes.
     absl::Duration object_check_period = absl::Seconds(15);
+    // Where the node's address serves /metrics for Prometheus, with the same
+    // token and certificates as all else; 0: a port that is free, -1: nowhere.
+    // Prometheus hears of it from the head.
+    int metrics_port = -1;
     // Nothing else in this process has children: all that it inherits are
     // reaped.
     bool owns_process = false;
   };
 
   // Connects and registers; returns once the head has accepted the node.
-  // Errors: UNAVAILABLE, nobody answers there within connect_timeout.
+  // Errors: UNAVAILABLE, nobody answers there within connect_timeout, or
+  // metrics_port is in use (the message names it).
   // CANCELLED, `cancelled` said so. UNAUTHENTICATED, the token is wrong.
   // UNIMPLEMENTED, the head is of another version. INVALID_ARGUMENT, not an
   // address; or GPUs that cannot be had: $CUDA_VISIBLE_DEVICES names fewer than
@@ -97,6 +102,9 @@ class WorkerDaemon {
   virtual std::string node_id() const = 0;
 
   virtual ObjectStore::Stats object_stats() const = 0;
+
+  // HOST:PORT of /metrics; empty: it is off.
+  virtual std::string metrics_address() const = 0;
 
   // Stops all actors (SIGTERM, grace, SIGKILL, whole process groups), tells the
   // head and returns when no process is left. Idempotent.

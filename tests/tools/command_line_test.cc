@@ -141,6 +141,21 @@ TEST_F(CommandLineTest, NodeOffersTheMachine) {
   EXPECT_GT(MachineMemoryBytes(), 1 << 27);
 }
 
+TEST_F(CommandLineTest, NodeShowsMetricsAtAnyPortUnlessToldOtherwise) {
+  EXPECT_EQ(Read({"start", "--address=1.2.3.4:5"})->metrics_port, 0);
+  EXPECT_EQ(
+      Read({"start", "--address=1.2.3.4:5", "--metrics_port=-1"})->metrics_port,
+      -1);
+  EXPECT_EQ(Read({"start", "--head", "--num_cpus=1", "--metrics-port=9100"})
+                ->metrics_port,
+            9100);
+  const auto wrong =
+      Read({"start", "--address=1.2.3.4:5", "--metrics_port=-2"});
+  EXPECT_EQ(wrong.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(wrong.status().message()),
+              HasSubstr("--metrics_port=-2: a port is in [-1, 65535]"));
+}
+
 TEST_F(CommandLineTest, NodeMayOfferNoCpu) {
   const auto options = Read({"start", "--address=[::1]:1", "--num_cpus=0"});
   ASSERT_TRUE(options.ok()) << options.status();

@@ -175,6 +175,13 @@ def system_libraries():
         title = "Chart.js",
     )
 
+    system_library(
+        name = "prometheus",
+        deb = "prometheus-cpp-dev",
+        headers = ["prometheus/text_serializer.h"],
+        pkg_config = ["prometheus-cpp-core"],
+        title = "prometheus-cpp's core",
+    )
     # Headers alone: LibTorch's library brings its own use of it.
     system_library(
         name = "gloo",

@@ -67,6 +67,8 @@ ABSL_FLAG(absl::Duration, memory_period, absl::Milliseconds(250),
           "Between two looks at the memory.");
 ABSL_FLAG(double, memory_limit, 0.95,
           "Part of the memory beyond which an actor is killed; 0: never.");
+ABSL_FLAG(int, metrics_port, 0,
+          "Port of the node's /metrics; 0: any that is free, -1: none.");
 ABSL_FLAG(int64_t, package_cache_bytes, int64_t{10} << 30,
           "Room for programs that no actor uses.");
 ABSL_FLAG(int64_t, log_max_bytes, 32 << 20, "Size of one log file.");

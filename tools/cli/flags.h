@@ -42,6 +42,7 @@ ABSL_DECLARE_FLAG(absl::Duration, fetch_timeout);
 ABSL_DECLARE_FLAG(absl::Duration, drain_timeout);
 ABSL_DECLARE_FLAG(absl::Duration, memory_period);
 ABSL_DECLARE_FLAG(double, memory_limit);
+ABSL_DECLARE_FLAG(int, metrics_port);
 ABSL_DECLARE_FLAG(int64_t, package_cache_bytes);
 ABSL_DECLARE_FLAG(int64_t, log_max_bytes);
 ABSL_DECLARE_FLAG(int, log_files);

@@ -26,6 +26,7 @@
 #include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/dashboard_server.h"
+#include "runtime/head/head_metrics.h"
 #include "runtime/head/head_server.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/rpc/tls.h"
@@ -180,6 +181,13 @@ void ConnectHead(HeadServer* head, DashboardServer::Options* options) {
       -> absl::StatusOr<v1::StopJobResponse> {
     MR_RETURN_IF_ERROR(head->StopJob(request.job_id()));
     return v1::StopJobResponse();
+  };
+  options->metrics = [head] {
+    return HeadMetricsPage(head->GetCounts(), /*runs=*/nullptr);
+  };
+  options->metric_targets = [head](const std::string& host) {
+    return PrometheusTargets(head->GetCounts(), host,
+                             /*tls=*/!TlsDir().empty());
   };
 }
 
@@ -383,6 +391,7 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                            .shared_memory_mb = options.shared_memory_mb,
                            .object_store_bytes = options.object_store_bytes,
                            .object_spill_dir = options.object_spill_dir,
+                           .metrics_port = options.metrics_port,
                            .owns_process = true});
   if (absl::IsCancelled(started.status())) {
     LOG(INFO) << "stops before it joined: " << stop.Wait().what;

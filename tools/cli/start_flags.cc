@@ -32,6 +32,7 @@ const std::vector<std::string>& DaemonFlags() {
                                    "object_spill_dir",
                                    "memory_limit",
                                    "memory_period",
+                                   "metrics_port",
                                    "fence_after",
                                    "headless_timeout",
                                    "connect_timeout",

@@ -247,6 +247,8 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
         absl::StrCat("--memory_limit=", options->memory_limit,
                      ": it is a part of the memory, 0 to 1, e.g. 0.9"));
   }
+  options->metrics_port = absl::GetFlag(FLAGS_metrics_port);
+  MR_RETURN_IF_ERROR(CheckPort("metrics_port", options->metrics_port, -1));
   options->package_cache_bytes = absl::GetFlag(FLAGS_package_cache_bytes);
   MR_RETURN_IF_ERROR(
       CheckQuantity("package_cache_bytes",

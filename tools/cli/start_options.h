@@ -56,6 +56,7 @@ struct StartOptions {
   absl::Duration drain_timeout;
   absl::Duration memory_period;
   double memory_limit = 0;
+  int metrics_port = -1;
   int64_t package_cache_bytes = 0;
   int64_t log_max_bytes = 0;
   int log_files = 0;

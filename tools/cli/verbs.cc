@@ -25,7 +25,8 @@ A head:
                       only; 0.0.0.0: all). Beyond loopback a token is made, and
                       printed with the command that adds a node.
   --port N            (default 6380; 0: any that is free)
-  --dashboard_port N  on loopback (default 8266; 0: any that is free; -1: none)
+  --dashboard_port N  on loopback (default 8266; 0: any that is free; -1: none);
+                      /metrics is there too
   --num_cpus N        also start a worker daemon on this machine
   --state_dir DIR     its database, packages and saved actor states (default:
                       head-PORT in the runtime folder). A head that is started
@@ -101,6 +102,9 @@ A worker daemon:
   --memory_limit X    part of the machine's (or its control group's) memory in
                       use beyond which the actor is killed that would free most
                       (default 0.95; 0: never)
+  --metrics_port N    of /metrics for Prometheus, at the node's address (default
+                      0: any that is free, which the head knows; -1: none); it
+                      takes the cluster's token and certificates
   --package_cache_bytes N  room for programs fetched from the head; those that
                       no actor uses leave first (default 10 GiB)
   --log_max_bytes N   what an actor prints goes into files of this size (default

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/shm/shared_bytes.h"
 #include "tests/runtime/base/status_matchers.h"
 
 namespace miniray {
@@ -22,6 +24,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 class FakeStream : public SessionStream {
@@ -41,6 +44,7 @@ class FakeStream : public SessionStream {
   void Read() override { ++reads; }
   void Finish(const absl::Status& status) override { finished = status; }
   void Cancel() override { cancelled = true; }
+  CallPath path() const override { return CallPath::kUnixSocket; }
 
   int writes = 0, reads = 0;
   SessionMessage session;
@@ -61,6 +65,9 @@ class CallSessionTest : public testing::Test, public SessionOwner {
     queue_.Resume(session);
   }
   void OnReleased(const std::string& id) override { released_.push_back(id); }
+  void CountBytes(CallPath path, bool sent, uint64_t bytes) override {
+    bytes_[{path, sent}] += bytes;
+  }
 
   std::shared_ptr<FakeStream> Attach(bool known) {
     auto stream = std::make_shared<FakeStream>();
@@ -99,6 +106,8 @@ class CallSessionTest : public testing::Test, public SessionOwner {
 
   CallQueue queue_;
   std::vector<std::string> released_;
+  // By path, and whether they were sent.
+  std::map<std::pair<CallPath, bool>, uint64_t> bytes_;
   const std::shared_ptr<CallSession> session_ =
       std::make_shared<CallSession>("caller", this);
 };
@@ -128,6 +137,48 @@ TEST_F(CallSessionTest, CallsRunOnceAndRepliesComeUntilTheyAreAcknowledged) {
   EXPECT_TRUE(session_->OnEnded(second.get()));
   auto third = Attach(true);
   EXPECT_THAT(third->replies, ElementsAre(2, 3, 4));
+}
+
+TEST_F(CallSessionTest, BytesAreCountedByTheWayTheyWent) {
+  auto stream = Attach(false);
+  bytes_.clear();  // What the session says of itself.
+  const absl::Cord small = Frame({1});
+  session_->OnFrame(stream.get(), small);
+  EXPECT_EQ(RunNext("r"), 1u);
+  session_->OnWritten(stream.get(), true);
+  ReplyMessage reply;
+  reply.call_id = 1;
+  reply.result = absl::Cord("r");
+  EXPECT_THAT(
+      bytes_,
+      UnorderedElementsAre(
+          Pair(Pair(CallPath::kUnixSocket, false), small.size()),
+          Pair(Pair(CallPath::kUnixSocket, true), EncodeReply(reply).size())));
+
+  // Large arguments and results lie in memory, and a little in the frames.
+  bytes_.clear();
+  CallMessage call;
+  call.method = "Run";
+  call.args = {absl::Cord(std::string(1 << 20, 'a'))};
+  const absl::Cord body = MoveToSharedMemory(EncodeCallBody(call));
+  const absl::Cord shared = EncodeSharedBytes(body);
+  ASSERT_FALSE(shared.empty());
+  WireWriter writer;
+  AppendCall(2, body, &writer, shared);
+  AppendReadsMemory(&writer);
+  const absl::Cord frame = std::move(writer).Take();
+  session_->OnFrame(stream.get(), frame);
+  EXPECT_EQ(RunNext(std::string(3 << 20, 'r')), 2u);
+  session_->OnWritten(stream.get(), true);
+  const auto counted = [&](CallPath path, bool sent) {
+    return bytes_[{path, sent}];
+  };
+  EXPECT_EQ(counted(CallPath::kSharedMemory, false), body.size());
+  EXPECT_EQ(counted(CallPath::kSharedMemory, true), 3u << 20);
+  EXPECT_EQ(counted(CallPath::kUnixSocket, false), frame.size());
+  EXPECT_LT(frame.size(), 1000u);
+  EXPECT_LT(counted(CallPath::kUnixSocket, true), 1000u);
+  EXPECT_GT(counted(CallPath::kUnixSocket, true), 0u);
 }
 
 TEST_F(CallSessionTest, AGapOrGarbageEndsTheStream) {

@@ -69,6 +69,12 @@ TEST(ObjectStoreTest, AnObjectComesToANodeOnceHoweverManyAsk) {
   ASSERT_THAT(two, IsOk());
   EXPECT_EQ(one->inode(), two->inode());
   EXPECT_EQ(node->stats().bytes, 20'000'000);
+  EXPECT_EQ(source->stats().put_bytes, 20'000'000);
+  EXPECT_EQ(source->stats().sent_bytes, 20'000'000);
+  EXPECT_EQ(source->stats().mapped_bytes, 0);
+  EXPECT_EQ(node->stats().fetched_bytes, 20'000'000);
+  EXPECT_EQ(node->stats().mapped_bytes, 10 * 20'000'000);  // 8 readers, and 2.
+  EXPECT_EQ(node->stats().put_bytes + node->stats().adopted_bytes, 0);
   // Freed at its source: gone here as well.
   ASSERT_THAT(Peer(*source).Free("o"), IsOk());
   for (int i = 0; i < 5000 && node->stats().objects > 0; ++i) usleep(2000);
@@ -98,6 +104,7 @@ TEST(ObjectStoreTest, AFileThatAProcessHasFilledIsTakenOver) {
   EXPECT_THAT(peer.Adopt("o", file->shared()), IsOk());  // Again.
   file.reset();
   EXPECT_EQ(store->stats().bytes, 5'000'000);
+  EXPECT_EQ(store->stats().adopted_bytes, 5'000'000);  // Once.
   EXPECT_EQ(*peer.Fetch("o"), value);
   EXPECT_EQ(*peer.Map("o", store->address()), value);
 }

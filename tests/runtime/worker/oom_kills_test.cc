@@ -33,9 +33,12 @@ TEST_F(OomKillsTest, EachKillExplainsOneEnd) {
   count_ = 9;
   EXPECT_THAT(kills_.Explain(kAborted), IsEmpty());
   EXPECT_THAT(kills_.Explain(kExitedWith137), IsEmpty());
+  EXPECT_EQ(kills_.explained(), 0);
   EXPECT_THAT(kills_.Explain(kKilled), HasSubstr("the kernel ended a process"));
+  EXPECT_EQ(kills_.explained(), 1);
   EXPECT_THAT(kills_.Explain(kKilled), HasSubstr("for memory"));
   EXPECT_THAT(kills_.Explain(kKilled), IsEmpty());
+  EXPECT_EQ(kills_.explained(), 2);
 }
 
 TEST_F(OomKillsTest, OldKillsExplainNothing) {

@@ -1,0 +1,143 @@
+#include "runtime/actor/metric_reporter.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace miniray {
+namespace internal {
+namespace {
+
+using ::testing::IsEmpty;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+// A daemon that reads, or does not.
+class MetricReporterTest : public testing::Test {
+ protected:
+  // The values of counters and gauges that were told, by name, one map a
+  // report.
+  std::vector<std::map<std::string, double>> Told() {
+    absl::MutexLock lock(&mu_);
+    return told_;
+  }
+
+  bool AwaitReports(size_t count) {
+    const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+      return told_.size() >= count;
+    };
+    absl::MutexLock lock(&mu_);
+    return mu_.AwaitWithTimeout(absl::Condition(&enough), kLong);
+  }
+  bool AwaitRefusals(int count) {
+    const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+      return refused_ >= count;
+    };
+    absl::MutexLock lock(&mu_);
+    return mu_.AwaitWithTimeout(absl::Condition(&enough), kLong);
+  }
+
+  void SetReads(bool reads) {
+    absl::MutexLock lock(&mu_);
+    reads_ = reads;
+  }
+
+  bool Send(const v1::ActorEvent& event, bool wait) {
+    absl::MutexLock lock(&mu_);
+    if (!reads_ && !wait) {
+      ++refused_;
+      return false;
+    }
+    std::map<std::string, double>& report = told_.emplace_back();
+    for (const v1::MetricFamily& family : event.metrics().families()) {
+      report[family.name()] = family.series(0).value();
+    }
+    return true;
+  }
+
+  // What Update finds: `left_` looks more at which somebody waits.
+  bool Update() {
+    absl::MutexLock lock(&mu_);
+    gauge_.Set(left_);
+    return left_-- > 0;
+  }
+
+  ProcessMetrics metrics_;
+  MetricCounter& counter_ = metrics_.Counter("c_total", "C.");
+  MetricGauge& gauge_ = metrics_.Gauge("g", "G.");
+  absl::Mutex mu_;
+  bool reads_ ABSL_GUARDED_BY(mu_) = true;
+  int refused_ ABSL_GUARDED_BY(mu_) = 0;
+  int left_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::map<std::string, double>> told_ ABSL_GUARDED_BY(mu_);
+  // The last one to be made, so the first to go.
+  std::shared_ptr<MetricReporter> reporter_ = std::make_shared<MetricReporter>(
+      &metrics_, [this] { return Update(); },
+      [this](const v1::ActorEvent& event, bool wait) {
+        return Send(event, wait);
+      });
+};
+
+using Report = std::map<std::string, double>;
+
+TEST_F(MetricReporterTest, TellsAfterATouch) {
+  counter_.Add(3);
+  reporter_->Touch();
+  ASSERT_TRUE(AwaitReports(1));
+  EXPECT_EQ(Told()[0], (Report{{"c_total", 3}}));
+  counter_.Add();
+  reporter_->Touch();
+  ASSERT_TRUE(AwaitReports(2));
+  EXPECT_EQ(Told()[1], (Report{{"c_total", 4}}));
+}
+
+TEST_F(MetricReporterTest, ManyTouchesAreOneReport) {
+  for (int i = 0; i < 1000; ++i) {
+    counter_.Add();
+    reporter_->Touch();
+  }
+  ASSERT_TRUE(AwaitReports(1));
+  // All came within its second.
+  EXPECT_EQ(Told(), (std::vector<Report>{{{"c_total", 1000}}}));
+}
+
+TEST_F(MetricReporterTest, GoesOnWhileTheFiguresMayChangeByThemselves) {
+  {
+    absl::MutexLock lock(&mu_);
+    left_ = 2;
+  }
+  reporter_->Touch();  // Once.
+  ASSERT_TRUE(AwaitReports(3));
+  EXPECT_EQ(Told(), (std::vector<Report>{{{"g", 2}}, {{"g", 1}}, {{"g", 0}}}));
+}
+
+TEST_F(MetricReporterTest, WhoDidNotReadIsToldLater) {
+  SetReads(false);
+  counter_.Add(5);
+  reporter_->Touch();
+  // It tries by itself again and again.
+  ASSERT_TRUE(AwaitRefusals(2));
+  EXPECT_THAT(Told(), IsEmpty());
+  SetReads(true);
+  ASSERT_TRUE(AwaitReports(1));
+  EXPECT_EQ(Told()[0], (Report{{"c_total", 5}}));
+}
+
+TEST_F(MetricReporterTest, FlushTellsAtOnceAndOnlyIfThereIsSomething) {
+  SetReads(false);  // It waits until somebody does.
+  reporter_->Flush();
+  EXPECT_THAT(Told(), IsEmpty());
+  counter_.Add(2);
+  reporter_->Flush();
+  EXPECT_EQ(Told(), (std::vector<Report>{{{"c_total", 2}}}));
+}
+
+}  // namespace
+}  // namespace internal
+}  // namespace miniray
