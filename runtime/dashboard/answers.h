@@ -16,6 +16,8 @@ namespace miniray {
 
 inline constexpr char kJsonType[] = "application/json";
 inline constexpr char kTextType[] = "text/plain; charset=utf-8";
+// Why there is nothing under a path.
+inline constexpr char kNoRuns[] = "this head keeps no runs";
 
 // {"error": why}
 void Refuse(httplib::Response& response, int code, absl::string_view why);
@@ -41,6 +43,8 @@ void ReplaceHeader(httplib::Response& response, const char* name,
 absl::StatusOr<int64_t> IntParam(const httplib::Request& request,
                                  const char* name, int64_t min, int64_t max,
                                  int64_t otherwise);
+// Errors: INVALID_ARGUMENT, it cannot be the id of a run; says what can.
+absl::Status CheckRunId(absl::string_view id);
 // 0 or 1; false if it is not there.
 absl::StatusOr<bool> BoolParam(const httplib::Request& request,
                                const char* name);

@@ -41,6 +41,13 @@ void Api::AddTo(Routes* routes) {
   AddMetricsTo(routes);
   AddRunsTo(routes);
   AddStreamsTo(routes);
+  AddTimelineTo(routes);
+}
+
+v1::GetUsageResponse Api::Usage(
+    const std::vector<std::string>& actor_ids) const {
+  if (!options_.usage) return {};
+  return options_.usage(actor_ids);
 }
 
 v1::GetClusterStateResponse Api::Select(

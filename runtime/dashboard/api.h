@@ -9,7 +9,9 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "runtime/dashboard/change_feed.h"
 #include "runtime/dashboard/dashboard_server.h"
 #include "runtime/dashboard/routes.h"
@@ -18,11 +20,14 @@
 namespace miniray {
 
 // Thread-safe. Its parts have a file each: api.cc, api_cluster.cc,
-// api_metrics.cc, api_runs.cc, api_streams.cc.
+// api_metrics.cc, api_runs.cc, api_streams.cc, api_timeline.cc.
 class Api {
  public:
   // Answers that are streams, at once. The server has twice as many threads.
   static constexpr int kMaxStreams = 16;
+  // Timelines that are sent at once: each holds what the head knows of calls
+  // and spans, tens of megabytes.
+  static constexpr int kMaxTimelines = 2;
 
   // `options` outlives it.
   explicit Api(const DashboardServer::Options* options);
@@ -42,9 +47,11 @@ class Api {
   void AddMetricsTo(Routes* routes);
   void AddRunsTo(Routes* routes);
   void AddStreamsTo(Routes* routes);
+  void AddTimelineTo(Routes* routes);
 
   // --- Nodes, actors, jobs.
 
+  v1::GetUsageResponse Usage(const std::vector<std::string>& actor_ids) const;
   v1::GetClusterStateResponse Select(
       const std::set<v1::Table>& tables,
       const std::function<bool(const v1::ActorInfo&)>& keep_actor) const;
@@ -66,6 +73,14 @@ class Api {
                 Response& response) const;
   void StopRun(const std::string& id, Response& response) const;
 
+  // --- The timeline.
+
+  absl::StatusOr<v1::GetRunResponse> RunWithSpans(const std::string& id) const;
+  // Those that go with the calls.
+  absl::StatusOr<std::vector<v1::GetRunResponse>> RunsWithSpans(
+      const std::string& job_id, const v1::GetCallRecordsResponse& calls) const;
+  void Timeline(const Request& request, Response& response);
+
   // --- Prometheus.
 
   void Metrics(Response& response) const;
@@ -80,6 +95,7 @@ class Api {
 
   const DashboardServer::Options& options_;
   StreamSlots slots_{kMaxStreams};
+  StreamSlots timelines_{kMaxTimelines};
   ChangeFeed feed_;
 };
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -90,6 +92,23 @@ absl::StatusOr<std::string> PageJson(
   return json;
 }
 
+// "usage":[...], of those that `is_shown` names, with the comma.
+template <class Usages, class IsShown>
+absl::StatusOr<std::string> UsageJson(const Usages& usages,
+                                      const IsShown& is_shown) {
+  std::string json = "\"usage\":[";
+  absl::string_view comma = "";
+  for (const auto& usage : usages) {
+    if (!is_shown(usage)) continue;
+    MR_ASSIGN_OR_RETURN(const std::string text,
+                        MessageToJson(usage, JsonStyle::kCompact));
+    absl::StrAppend(&json, comma, text);
+    comma = ",";
+  }
+  json += "],";
+  return json;
+}
+
 template <class Record>
 absl::StatusOr<std::string> OneJson(absl::string_view name,
                                     const Record& record) {
@@ -155,7 +174,9 @@ int64_t BirthOf(const v1::JobInfo& job) {
 absl::StatusOr<std::string> ActorsJson(
     const ActorFilter& filter, const Page& page,
     const std::function<v1::GetClusterStateResponse(
-        const std::function<bool(const v1::ActorInfo&)>&)>& select) {
+        const std::function<bool(const v1::ActorInfo&)>&)>& select,
+    const std::function<v1::GetUsageResponse(const std::vector<std::string>&)>&
+        usage_of) {
   std::map<int, int64_t> by_state;
   std::vector<ActorPlace> places;
   select([&](const v1::ActorInfo& actor) {
@@ -190,9 +211,42 @@ absl::StatusOr<std::string> ActorsJson(
   for (const auto& [state, count] : by_state) {
     counts[v1::ActorState_Name(static_cast<v1::ActorState>(state))] = count;
   }
+  std::vector<std::string> ids;
+  for (const v1::ActorInfo* actor : actors) ids.push_back(actor->actor_id());
+  const v1::GetUsageResponse used =
+      ids.empty() ? v1::GetUsageResponse() : usage_of(ids);
+  MR_ASSIGN_OR_RETURN(
+      const std::string usage,
+      UsageJson(used.actors(), [](const auto&) { return true; }));
   return PageJson(places.size(), page,
-                  absl::StrCat("\"by_state\":", counts.dump(), ","), "actors",
-                  actors);
+                  absl::StrCat("\"by_state\":", counts.dump(), ",", usage),
+                  "actors", actors);
+}
+
+// The page of nodes, which are sorted, and what those on it use.
+absl::StatusOr<std::string> NodesJson(
+    const std::vector<const v1::NodeInfo*>& nodes, const Page& page,
+    const v1::GetUsageResponse& usage) {
+  const std::vector<const v1::NodeInfo*> shown = PageOfSorted(nodes, page);
+  std::set<std::string> ids;
+  for (const v1::NodeInfo* node : shown) ids.insert(node->node_id());
+  MR_ASSIGN_OR_RETURN(
+      const std::string used,
+      UsageJson(usage.nodes(), [&ids](const v1::NodeUsage& node) {
+        return ids.contains(node.node_id());
+      }));
+  return PageJson(nodes.size(), page, used, "nodes", shown);
+}
+
+// {"actor":{...},"usage":{...}}, without usage where nobody knows it.
+absl::StatusOr<std::string> ActorJson(const v1::ActorInfo& actor,
+                                      const v1::GetUsageResponse& usage) {
+  if (usage.actors().empty()) return OneJson("actor", actor);
+  MR_ASSIGN_OR_RETURN(const std::string told,
+                      MessageToJson(actor, JsonStyle::kCompact));
+  MR_ASSIGN_OR_RETURN(const std::string used,
+                      MessageToJson(usage.actors(0), JsonStyle::kCompact));
+  return absl::StrCat("{\"actor\":", told, ",\"usage\":", used, "}");
 }
 
 }  // namespace
@@ -250,8 +304,7 @@ void Api::Nodes(const Request& request, Response& response) const {
               };
               return place(*a) < place(*b);
             });
-  Answer(response, PageJson(nodes.size(), *page, "", "nodes",
-                            PageOfSorted(nodes, *page)));
+  Answer(response, NodesJson(nodes, *page, Usage({})));
 }
 
 void Api::Actors(const Request& request, Response& response) const {
@@ -259,9 +312,12 @@ void Api::Actors(const Request& request, Response& response) const {
   if (!page.ok()) return Refuse(response, page.status());
   const absl::StatusOr<ActorFilter> filter = ActorFilterOf(request);
   if (!filter.ok()) return Refuse(response, filter.status());
-  Answer(response, ActorsJson(*filter, *page, [this](const auto& keep) {
-           return Select({v1::TABLE_ACTORS}, keep);
-         }));
+  Answer(
+      response,
+      ActorsJson(
+          *filter, *page,
+          [this](const auto& keep) { return Select({v1::TABLE_ACTORS}, keep); },
+          [this](const std::vector<std::string>& ids) { return Usage(ids); }));
 }
 
 void Api::Actor(const std::string& id, Response& response) const {
@@ -271,7 +327,7 @@ void Api::Actor(const std::string& id, Response& response) const {
   if (state.actors().empty()) {
     return Refuse(response, 404, absl::StrCat("the head knows no actor ", id));
   }
-  Answer(response, OneJson("actor", state.actors(0)));
+  Answer(response, ActorJson(state.actors(0), Usage({id})));
 }
 
 void Api::ActorCalls(const std::string& id, Response& response) const {

@@ -1,9 +1,7 @@
 // The part of Api about trainings.
 
-#include <algorithm>
 #include <cstdint>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
@@ -15,22 +13,8 @@ namespace miniray {
 namespace {
 
 constexpr char kPngType[] = "image/png";
-constexpr char kNoRuns[] = "this head keeps no runs";
-constexpr size_t kMaxRunId = 128;  // See ReportRunRequest.
 constexpr int64_t kUsualPoints = 500;
 constexpr int64_t kMaxPoints = 5000;
-
-absl::Status CheckRunId(absl::string_view id) {
-  if (id.size() <= kMaxRunId && !id.empty() &&
-      std::all_of(id.begin(), id.end(), [](char c) {
-        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
-               c == '_' || c == '-';
-      })) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "a run is named by 1 to 128 letters, digits and '.', '_', '-'");
-}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -60,6 +61,13 @@ class DashboardServer {
     // Is another one when something in the tables has changed; called twice a
     // second while somebody watches. Null: made of `state`.
     std::function<uint64_t()> state_fingerprint;
+    // What nodes use, and of the actors these. Null: nobody knows.
+    std::function<v1::GetUsageResponse(
+        const std::vector<std::string>& actor_ids)>
+        usage;
+    // Of the timeline.
+    std::function<v1::GetCallRecordsResponse(const v1::GetCallRecordsRequest&)>
+        call_records;
     // What an actor's process tells of its calls.
     std::function<absl::StatusOr<v1::InspectResponse>(
         const std::string& actor_id)>

@@ -26,6 +26,26 @@ bool IsSensible(const v1::ClockReading& clock) {
          clock.ahead_us() >= -kMaxClockUs && clock.ahead_us() <= kMaxClockUs;
 }
 
+// Those that live, and of which something was heard.
+void AddUsage(const std::string& id, const NodeRecord& node,
+              v1::GetUsageResponse* response) {
+  if (node.info.state() == v1::NODE_STATE_DEAD || node.usage.cpus() == 0) {
+    return;
+  }
+  v1::NodeUsage& usage = *response->add_nodes();
+  usage = node.usage;
+  usage.set_node_id(id);
+  usage.set_memory_used_bytes(node.info.memory_used_bytes());
+  usage.set_memory_total_bytes(node.info.memory_total_bytes());
+}
+
+void AddUsage(const ActorRecord& actor, v1::GetUsageResponse* response) {
+  if (actor.info.state() == v1::ACTOR_STATE_ALIVE && actor.usage.has_value() &&
+      actor.usage->incarnation() == actor.incarnation) {
+    *response->add_actors() = *actor.usage;
+  }
+}
+
 }  // namespace
 
 absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
@@ -308,22 +328,19 @@ void ClusterState::NodeStats(const std::string& node_id,
 v1::GetUsageResponse ClusterState::Usage() const {
   v1::GetUsageResponse response;
   absl::MutexLock lock(&mu_);
-  for (const auto& [id, node] : nodes_) {
-    if (node.info.state() == v1::NODE_STATE_DEAD || node.usage.cpus() == 0) {
-      continue;
-    }
-    v1::NodeUsage& usage = *response.add_nodes();
-    usage = node.usage;
-    usage.set_node_id(id);
-    usage.set_memory_used_bytes(node.info.memory_used_bytes());
-    usage.set_memory_total_bytes(node.info.memory_total_bytes());
-  }
-  for (const auto& [id, actor] : actors_) {
-    if (actor->info.state() == v1::ACTOR_STATE_ALIVE &&
-        actor->usage.has_value() &&
-        actor->usage->incarnation() == actor->incarnation) {
-      *response.add_actors() = *actor->usage;
-    }
+  for (const auto& [id, node] : nodes_) AddUsage(id, node, &response);
+  for (const auto& [id, actor] : actors_) AddUsage(*actor, &response);
+  return response;
+}
+
+v1::GetUsageResponse ClusterState::Usage(
+    const std::vector<std::string>& actor_ids) const {
+  v1::GetUsageResponse response;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [id, node] : nodes_) AddUsage(id, node, &response);
+  for (const std::string& id : actor_ids) {
+    const Actor* actor = FindActor(id);
+    if (actor != nullptr) AddUsage(*actor, &response);
   }
   return response;
 }

@@ -111,6 +111,8 @@ class ClusterState {
   void NodeStats(const std::string& node_id, const v1::NodeStats& stats);
   // What living nodes and actors use.
   v1::GetUsageResponse Usage() const;
+  // The same; of the actors, only these.
+  v1::GetUsageResponse Usage(const std::vector<std::string>& actor_ids) const;
 
   // --- Drivers.
 

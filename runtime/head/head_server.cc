@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -160,6 +161,16 @@ class HeadServerImpl : public HeadServer {
   }
 
   uint64_t StateFingerprint() const override { return state_.Fingerprint(); }
+
+  v1::GetUsageResponse GetUsage(
+      const std::vector<std::string>& actor_ids) const override {
+    return state_.Usage(actor_ids);
+  }
+
+  v1::GetCallRecordsResponse GetCallRecords(
+      const v1::GetCallRecordsRequest& request) const override {
+    return service_.CallRecords(request);
+  }
 
   absl::StatusOr<std::unique_ptr<LogReader>> ReadLog(
       const v1::ReadLogRequest& request) override {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -99,6 +100,12 @@ class HeadServer {
   // Is another one when something in the tables has changed. Costs a
   // millisecond with ten thousand actors.
   virtual uint64_t StateFingerprint() const = 0;
+  // As GetUsage; of the actors, only these.
+  virtual v1::GetUsageResponse GetUsage(
+      const std::vector<std::string>& actor_ids) const = 0;
+  // As GetCallRecords: up to some 30 MB.
+  virtual v1::GetCallRecordsResponse GetCallRecords(
+      const v1::GetCallRecordsRequest& request) const = 0;
   // As ReadLog. The reader must go before the head. Errors: those of ReadLog.
   virtual absl::StatusOr<std::unique_ptr<LogReader>> ReadLog(
       const v1::ReadLogRequest& request) = 0;

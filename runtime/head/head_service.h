@@ -40,6 +40,10 @@ class HeadService : public v1::Head::WithRawCallbackMethod_GetClusterState<
   // What a caller is told from here on holds beyond the death of this process.
   void Open() { open_ = true; }
 
+  // What GetCallRecords answers.
+  v1::GetCallRecordsResponse CallRecords(
+      const v1::GetCallRecordsRequest& request) const;
+
   grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>* AttachNode(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>*

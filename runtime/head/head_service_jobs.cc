@@ -90,13 +90,17 @@ grpc::ServerUnaryReactor* HeadService::GetCallRecords(
     const v1::GetCallRecordsRequest* request,
     v1::GetCallRecordsResponse* response) {
   const absl::Status status = Admit(*context);
-  if (status.ok()) {
-    *response = calls_->Get(request->job_id());
-    for (v1::NodeClock& clock : state_->NodeClocks()) {
-      *response->add_clocks() = std::move(clock);
-    }
-  }
+  if (status.ok()) *response = CallRecords(*request);
   return Finish(context, status);
+}
+
+v1::GetCallRecordsResponse HeadService::CallRecords(
+    const v1::GetCallRecordsRequest& request) const {
+  v1::GetCallRecordsResponse response = calls_->Get(request.job_id());
+  for (v1::NodeClock& clock : state_->NodeClocks()) {
+    *response.add_clocks() = std::move(clock);
+  }
+  return response;
 }
 
 grpc::ServerUnaryReactor* HeadService::GetUsage(

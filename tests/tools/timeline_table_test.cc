@@ -7,14 +7,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/cli/timeline_runs.h"
 
 namespace miniray::cli {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 v1::CallRecord* AddCall(v1::GetCallRecordsResponse* calls,
                         const std::string& method, int64_t queued,
@@ -70,57 +67,6 @@ TEST(TimelineTableTest, LongTimesAndTimesThatMakeNoSense) {
   const std::string text = FormatTimelineTable(calls, {});
   EXPECT_THAT(text, HasSubstr("Counter.Long  1      0       1:00:00"));
   EXPECT_THAT(text, HasSubstr("Counter.Back  1      0       0us"));
-}
-
-// --- Which runs go with the calls.
-
-v1::ListRunsResponse ThreeRuns() {
-  v1::ListRunsResponse list;
-  const auto add = [&list](const std::string& id, const std::string& job,
-                           int64_t start_ms, int64_t end_ms) {
-    v1::RunInfo* run = list.add_runs();
-    run->set_run_id(id);
-    run->set_job_id(job);
-    run->set_start_unix_ms(start_ms);
-    run->set_end_unix_ms(end_ms);
-  };
-  add("newest", "j3", 5000, 0);  // It runs.
-  add("middle", "j2", 3000, 4000);
-  add("oldest", "j1", 1000, 2000);
-  return list;
-}
-
-TEST(RunsOfTimelineTest, ThoseThatWentOnWhileTheCallsRan) {
-  v1::GetCallRecordsResponse calls;
-  AddCall(&calls, "Add", 0, 2500000, 2600000);
-  EXPECT_THAT(RunsOfTimeline(ThreeRuns(), calls, ""), IsEmpty());
-  AddCall(&calls, "Add", 0, 3900000, 4500000);
-  EXPECT_THAT(RunsOfTimeline(ThreeRuns(), calls, ""), ElementsAre("middle"));
-  AddCall(&calls, "Add", 0, 5000000, 5000000);
-  AddCall(&calls, "Add", 0, 2000000, 2000000);
-  EXPECT_THAT(RunsOfTimeline(ThreeRuns(), calls, ""),
-              ElementsAre("newest", "middle", "oldest"));
-}
-
-TEST(RunsOfTimelineTest, TheNewestWhereThereAreNoCalls) {
-  EXPECT_THAT(RunsOfTimeline(ThreeRuns(), {}, ""), ElementsAre("newest"));
-  EXPECT_THAT(RunsOfTimeline({}, {}, ""), IsEmpty());
-}
-
-TEST(RunsOfTimelineTest, ThoseOfTheJob) {
-  EXPECT_THAT(RunsOfTimeline(ThreeRuns(), {}, "j2"), ElementsAre("middle"));
-  EXPECT_THAT(RunsOfTimeline(ThreeRuns(), {}, "other"), IsEmpty());
-}
-
-TEST(RunsOfTimelineTest, NotAllOfVeryMany) {
-  v1::ListRunsResponse list;
-  for (int i = 0; i < 100; ++i) {
-    list.add_runs()->set_job_id("j");
-    list.mutable_runs(i)->set_run_id(std::to_string(i));
-  }
-  const std::vector<std::string> ids = RunsOfTimeline(list, {}, "j");
-  ASSERT_EQ(ids.size(), 20);
-  EXPECT_EQ(ids.front(), "0");
 }
 
 }  // namespace

@@ -168,6 +168,12 @@ void ConnectHead(HeadServer* head, DashboardServer::Options* options) {
     return head->SelectState(tables, keep_actor);
   };
   options->state_fingerprint = [head] { return head->StateFingerprint(); };
+  options->usage = [head](const std::vector<std::string>& actor_ids) {
+    return head->GetUsage(actor_ids);
+  };
+  options->call_records = [head](const v1::GetCallRecordsRequest& request) {
+    return head->GetCallRecords(request);
+  };
   options->inspect_actor = [head](const std::string& actor_id) {
     return head->InspectActor(actor_id, kInspectTimeout);
   };

@@ -15,10 +15,10 @@
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/timeline/timeline_json.h"
+#include "runtime/timeline/timeline_runs.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/head_client.h"
 #include "tools/cli/table_format.h"
-#include "tools/cli/timeline_runs.h"
 #include "tools/cli/timeline_table.h"
 
 namespace miniray::cli {

@@ -3,7 +3,7 @@
 import {getJson, getText, path, query} from './api.js';
 import {Facts, heading, make, setText} from './dom.js';
 import {bytes, num, quantity, state, time, withoutEscapes} from './format.js';
-import {actorHref, actorLogHref, jobHref} from './page_parts.js';
+import {actorHref, actorLogHref, jobHref, withUsage} from './page_parts.js';
 import {Pager} from './pager.js';
 import {Table} from './table.js';
 
@@ -13,8 +13,18 @@ const LOG_LINES = 20;
 
 const nameOf = (actor) => (actor.actor_namespace ? actor.actor_namespace + '/' : '') + actor.name;
 
-const asked = (actor) => Object.entries(actor.resources?.quantity ?? {})
+const asked = (actor, but = '') => Object.entries(actor.resources?.quantity ?? {})
+    .filter(([name]) => name !== but)
     .map(([name, q]) => (name === 'memory' ? bytes(q) : quantity(q) + ' ' + name)).join(', ');
+
+// Measured, where its process lives and has been looked at.
+const cpusOf = (actor) => (actor.usage ? quantity(actor.usage.cpus) : '');
+
+function memoryOf(actor) {
+  if (actor.usage) return bytes(actor.usage.memory_bytes);
+  const wanted = num(actor.resources?.quantity?.memory);
+  return wanted > 0 ? 'asks for ' + bytes(wanted) : '';
+}
 
 const actorTable = () => new Table({
   caption: 'Actors, the newest first', rowTestid: 'actor-row', key: (actor) => actor.actor_id,
@@ -26,7 +36,9 @@ const actorTable = () => new Table({
     {name: 'State', value: (actor) => state(actor.state, 'ACTOR_STATE_'), testid: 'actor-state'},
     {name: 'Node', value: (actor) => actor.hostname || actor.node_id},
     {name: 'Pid', value: (actor) => num(actor.pid) || ''},
-    {name: 'Asks for', value: asked},
+    {name: 'Asks for', value: (actor) => asked(actor, 'memory')},
+    {name: 'CPUs', value: cpusOf, testid: 'actor-cpus'},
+    {name: 'Memory', value: memoryOf, testid: 'actor-memory'},
     {name: 'Restarts', value: (actor) => String(actor.restarts)},
     {name: 'Cause', value: (actor) => actor.cause},
   ],
@@ -73,7 +85,7 @@ export function actorsPage(parameters) {
       const answer = await getJson(
           'actors' + query({...wanted, limit: LIMIT, offset: pager.offset}), signal);
       setText(count, answer.total + (answer.total === 1 ? ' actor' : ' actors'));
-      table.set(answer.actors);
+      table.set(withUsage(answer.actors, answer.usage, 'actor_id'));
       pager.set(answer.total);
     },
   };
@@ -138,7 +150,8 @@ export function actorPage(id) {
         make('section', {}, make('h2', {}, 'Calls'), noCalls, calls.element, running.element),
         make('section', {}, make('h2', {}, make('a', {href: actorLogHref(id), testid: 'actor-log-link'}, 'Log')), log)),
     async look(signal) {
-      const {actor} = await getJson(path('actors', id), signal);
+      const {actor: told, usage} = await getJson(path('actors', id), signal);
+      const actor = {...told, usage};
       facts.set([
         ['State', state(actor.state, 'ACTOR_STATE_')],
         ['Cause', actor.cause],
@@ -152,6 +165,8 @@ export function actorPage(id) {
         ['Restarts', actor.restarts + ' of ' +
             (num(actor.max_restarts) < 0 ? 'any number' : actor.max_restarts)],
         ['Asks for', asked(actor)],
+        ['CPUs in use', cpusOf(actor)],
+        ['Memory in use', actor.usage ? memoryOf(actor) : ''],
         ['GPUs', (actor.gpus ?? []).join(', ')],
         ['Outlives its driver', actor.detached ? 'yes' : ''],
         ['Placement group', actor.placement_group_id],

@@ -2,7 +2,7 @@
 
 import {getJson} from './api.js';
 import {heading, make} from './dom.js';
-import {nodeTable} from './page_parts.js';
+import {nodeTable, withUsage} from './page_parts.js';
 
 export function nodesPage() {
   const table = nodeTable();
@@ -11,7 +11,8 @@ export function nodesPage() {
     news: ['state'],
     element: make('section', {}, heading('Nodes'), table.element),
     async look(signal) {
-      table.set((await getJson('nodes?limit=1000', signal)).nodes);
+      const {nodes, usage} = await getJson('nodes?limit=1000', signal);
+      table.set(withUsage(nodes, usage, 'node_id'));
     },
   };
 }

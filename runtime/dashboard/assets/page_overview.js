@@ -3,7 +3,9 @@
 import {getJson} from './api.js';
 import {heading, make, setText} from './dom.js';
 import {bytes, num, quantity, word} from './format.js';
-import {NO_RUNS, fetchRuns, inUse, jobTable, nodeTable, runTable} from './page_parts.js';
+import {
+  NO_RUNS, fetchRuns, inUse, jobTable, nodeTable, runTable, timelineButton, withUsage,
+} from './page_parts.js';
 
 const SHOWN = 5;
 
@@ -28,12 +30,14 @@ function section(title, href, table) {
 export function overviewPage() {
   const cards = {
     nodes: card('Nodes', 'card-nodes'), cpu: card('CPU', 'card-cpu'),
-    gpu: card('GPU', 'card-gpu'), memory: card('Memory', 'card-memory'),
+    given: card('CPU given', 'card-cpu-given'), gpu: card('GPU given', 'card-gpu'),
+    memory: card('Memory', 'card-memory'),
   };
   const states = make('ul');
   const actors = make('section', {class: 'card', testid: 'card-actors'},
                       make('h2', {}, 'Actors'), states);
   const tables = {runs: runTable(), jobs: jobTable(), nodes: nodeTable()};
+  const timeline = timelineButton();
   let countsShown = '';
 
   function showCounts(counts) {
@@ -55,23 +59,27 @@ export function overviewPage() {
     element: make(
         'section', {}, heading('Overview'),
         make('div', {class: 'cards'}, ...Object.values(cards).map(({element}) => element), actors),
+        make('p', {class: 'buttons'}, timeline.button), timeline.problem,
         section('Runs', '#/runs', tables.runs), section('Jobs', '#/jobs', tables.jobs),
         section('Nodes', '#/nodes', tables.nodes)),
     async look(signal) {
-      const [{nodes, total}, {by_state: counts}, {jobs}, runs] = await Promise.all([
+      const [{nodes: told, total, usage}, {by_state: counts}, {jobs}, runs] = await Promise.all([
         getJson('nodes?limit=1000', signal), getJson('actors?limit=0', signal),
         getJson('jobs?limit=' + SHOWN, signal), fetchRuns(signal),
       ]);
+      const nodes = withUsage(told, usage, 'node_id');
       const alive = nodes.filter((node) => node.state === 'NODE_STATE_ALIVE').length;
       cards.nodes.set(alive + (num(total) > alive ? ' of ' + total : '') + ' alive');
       const sums = inUse(nodes);
       const share = ({used, all}) => (all > 0 ? used / all : undefined);
       const none = {used: 0, all: 0};
-      const [cpu, gpu, machine] = ['CPU', 'GPU', 'machine'].map((name) => sums[name] ?? none);
-      cards.cpu.set(quantity(cpu.used) + ' / ' + quantity(cpu.all), share(cpu));
+      const [busy, cpu, gpu, memory] =
+          ['cpus', 'CPU', 'GPU', 'memory'].map((name) => sums[name] ?? none);
+      cards.cpu.set(busy.all > 0 ? quantity(busy.used) + ' / ' + busy.all : 'unknown', share(busy));
+      cards.given.set(quantity(cpu.used) + ' / ' + quantity(cpu.all), share(cpu));
       cards.gpu.set(gpu.all > 0 ? quantity(gpu.used) + ' / ' + quantity(gpu.all) : 'none', share(gpu));
-      cards.memory.set(machine.all > 0 ? bytes(machine.used) + ' / ' + bytes(machine.all) : 'unknown',
-                       share(machine));
+      cards.memory.set(memory.all > 0 ? bytes(memory.used) + ' / ' + bytes(memory.all) : 'unknown',
+                       share(memory));
       showCounts(counts);
       if (runs === null) setText(tables.runs.empty, NO_RUNS);
       tables.runs.set((runs ?? []).slice(0, SHOWN));

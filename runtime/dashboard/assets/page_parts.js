@@ -1,6 +1,7 @@
 // What several pages show: tables of runs, jobs and nodes.
 
-import {Refusal, getJson, path} from './api.js';
+import {Refusal, getBlob, getJson, path, query} from './api.js';
+import {make, setText} from './dom.js';
 import {
   bytes, epochOf, isLiveRun, jobState, num, number, percent, quantity, seconds, state, time,
 } from './format.js';
@@ -84,6 +85,22 @@ function used(node, name, show = quantity) {
   };
 }
 
+// Each record with what it uses, where that is known. id: what names it.
+export function withUsage(records, usage, id) {
+  const known = new Map((usage ?? []).map((used) => [used[id], used]));
+  return records.map((record) => ({...record, usage: known.get(record[id])}));
+}
+
+function machineCpus(node) {
+  const all = num(node.usage?.cpus);
+  if (!all) return '';
+  const busy = num(node.usage.cpus_busy);
+  return {
+    text: quantity(busy) + ' / ' + all, progress: Math.min(1, busy / all),
+    label: 'CPUs busy on ' + node.node_id,
+  };
+}
+
 function machineMemory(node) {
   const all = num(node.memory_total_bytes);
   if (!all || node.state === 'NODE_STATE_DEAD') return '';
@@ -105,9 +122,10 @@ export const nodeTable = () => new Table({
     {name: 'Host', value: (node) => node.hostname},
     {name: 'Address', value: (node) => node.address},
     {name: 'State', value: (node) => state(node.state, 'NODE_STATE_'), testid: 'node-state'},
-    {name: 'CPU', value: (node) => used(node, 'CPU')},
-    {name: 'GPU', value: (node) => used(node, 'GPU')},
-    {name: 'Memory', value: machineMemory},
+    {name: 'CPU', value: machineCpus, testid: 'node-cpu'},
+    {name: 'CPU given', value: (node) => used(node, 'CPU')},
+    {name: 'GPU given', value: (node) => used(node, 'GPU')},
+    {name: 'Memory', value: machineMemory, testid: 'node-memory'},
     {name: 'Memory given', value: (node) => used(node, 'memory', bytes)},
     {name: 'Other', value: others},
     {name: 'Actors', value: (node) => ({
@@ -117,7 +135,8 @@ export const nodeTable = () => new Table({
   ],
 });
 
-// Of the nodes that live: {CPU: {used, all}, ..., machine: {used, all}}.
+// Of the nodes that live, with their usage: {CPU: {used, all}, GPU: ...}, of
+// what was asked for; and measured, {cpus: ..., memory: ...}.
 export function inUse(nodes) {
   const sums = {};
   const add = (name, taken, all) => {
@@ -131,7 +150,32 @@ export function inUse(nodes) {
       const all = total(node, name);
       add(name, all - free(node, name), all);
     }
-    add('machine', num(node.memory_used_bytes), num(node.memory_total_bytes));
+    add('cpus', num(node.usage?.cpus_busy), num(node.usage?.cpus));
+    add('memory', num(node.memory_used_bytes), num(node.memory_total_bytes));
   }
   return sums;
+}
+
+// A button that saves the trace of what happened. parameters: of which run or
+// job; none: the newest calls of all, and the runs that went on meanwhile.
+export function timelineButton(parameters = {}) {
+  const problem = make('p', {class: 'problem', role: 'alert', testid: 'timeline-problem'});
+  const button = make('button', {
+    type: 'button', testid: 'timeline',
+    title: 'A trace of calls and runs, for ui.perfetto.dev or chrome://tracing',
+  }, 'Save the timeline');
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    setText(problem, '');
+    try {
+      const url = URL.createObjectURL(await getBlob('timeline' + query(parameters)));
+      make('a', {href: url, download: 'miniray-timeline.json'}).click();
+      // A minute is enough for the browser to have begun.
+      setTimeout(() => URL.revokeObjectURL(url), 60000);
+    } catch (error) {
+      setText(problem, 'The timeline did not come: ' + error.message);
+    }
+    button.disabled = false;
+  });
+  return {button, problem};
 }

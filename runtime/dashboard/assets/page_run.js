@@ -7,7 +7,7 @@ import {
   bytes, epochOf, isLiveRun, num, number, seconds, time, workerName,
 } from './format.js';
 import {
-  actorHref, etaOf, jobHref, metricsOf, runProgress, runState, speedOf,
+  actorHref, etaOf, jobHref, metricsOf, runProgress, runState, speedOf, timelineButton,
 } from './page_parts.js';
 import {Table} from './table.js';
 
@@ -152,6 +152,7 @@ export function runPage(id) {
   const error = make('p', {class: 'problem', testid: 'run-error'});
   const stop = make('button', {type: 'button', class: 'danger', testid: 'stop-run'}, 'Stop this run');
   stop.hidden = true;
+  const timeline = timelineButton({run: id});
   const stopProblem = make('p', {class: 'problem', role: 'alert'});
   const workers = workerTable();
   const curves = new CurveCharts();
@@ -230,7 +231,7 @@ export function runPage(id) {
     news: ['runs'],
     element: make(
         'article', {testid: 'run-detail'}, title, bar, error, facts.element,
-        make('p', {class: 'buttons'}, stop), stopProblem,
+        make('p', {class: 'buttons'}, stop, timeline.button), stopProblem, timeline.problem,
         make('section', {}, make('h2', {}, 'Curves'), noCurves, curves.element),
         imageSection, syncSection, serverSection,
         make('section', {}, make('h2', {}, 'Workers'), workers.element)),

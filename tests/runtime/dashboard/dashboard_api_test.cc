@@ -192,6 +192,48 @@ TEST_F(DashboardApiTest, ActorsByWhatTheyAre) {
   EXPECT_THAT(ErrorOf("actors/other", 404), HasSubstr("no actor other"));
 }
 
+TEST_F(DashboardApiTest, WhatNodesAndActorsUse) {
+  *state_.add_nodes() = Node("busy", v1::NODE_STATE_ALIVE, 1);
+  *state_.add_nodes() = Node("silent", v1::NODE_STATE_ALIVE, 2);
+  *state_.add_actors() = Actor("a", v1::ACTOR_STATE_ALIVE, 1);
+  *state_.add_actors() = Actor("b", v1::ACTOR_STATE_ALIVE, 2);
+  options_.usage = [](const std::vector<std::string>& actor_ids) {
+    v1::GetUsageResponse usage;
+    usage.add_nodes()->set_node_id("busy");
+    usage.mutable_nodes(0)->set_cpus_busy(1.5);
+    usage.mutable_nodes(0)->set_cpus(8);
+    for (const std::string& id : actor_ids) {
+      if (id != "a") continue;
+      usage.add_actors()->set_actor_id(id);
+      usage.mutable_actors(0)->set_memory_bytes(5);
+    }
+    return usage;
+  };
+  Start();
+  Json json = GetJson("nodes");
+  ASSERT_THAT(Ids(json["usage"], "node_id"), ElementsAre("busy"));
+  EXPECT_EQ(json["usage"][0]["cpus_busy"], 1.5);
+  EXPECT_EQ(json["usage"][0]["cpus"], 8);
+  // Of those that are on the page.
+  EXPECT_THAT(GetJson("nodes?offset=1")["usage"], IsEmpty());
+  json = GetJson("actors");
+  ASSERT_THAT(Ids(json["usage"], "actor_id"), ElementsAre("a"));
+  EXPECT_EQ(json["usage"][0]["memory_bytes"], "5");
+  EXPECT_THAT(GetJson("actors?limit=1")["usage"], IsEmpty());  // "b".
+  EXPECT_THAT(GetJson("actors?limit=0")["usage"], IsEmpty());
+  EXPECT_EQ(GetJson("actors/a")["usage"]["memory_bytes"], "5");
+  EXPECT_FALSE(GetJson("actors/b").contains("usage"));
+}
+
+TEST_F(DashboardApiTest, WhereNobodyMeasuresThereIsNoUsage) {
+  *state_.add_nodes() = Node("n", v1::NODE_STATE_ALIVE, 1);
+  *state_.add_actors() = Actor("a", v1::ACTOR_STATE_ALIVE, 1);
+  Start();
+  EXPECT_EQ(GetJson("nodes")["usage"], Json::array());
+  EXPECT_EQ(GetJson("actors")["usage"], Json::array());
+  EXPECT_FALSE(GetJson("actors/a").contains("usage"));
+}
+
 // Only those that are shown are copied and written out.
 TEST_F(DashboardApiTest, TenThousandActorsAreShownInParts) {
   std::vector<v1::ActorInfo> actors;
@@ -405,7 +447,7 @@ TEST_F(DashboardApiTest, WhatMakesNoSenseIsRefused) {
 TEST_F(DashboardApiTest, WhatTheHeadDoesNotOfferIsNotFound) {
   Start();
   for (const char* path : {"runs", "runs/r", "runs/r/images/1.png",
-                           "actors/a/calls", "logs?actor=a"}) {
+                           "actors/a/calls", "logs?actor=a", "timeline"}) {
     EXPECT_THAT(ErrorOf(path, 404), HasSubstr("this head")) << path;
   }
   for (const char* path : {"/api/v1/runs/r/stop", "/api/v1/jobs/j/stop"}) {
@@ -423,9 +465,10 @@ TEST_F(DashboardApiTest, WhatTheHeadDoesNotOfferIsNotFound) {
 
 TEST_F(DashboardApiTest, DataNeedsTheToken) {
   Start();
-  for (const char* path : {"state", "nodes", "actors", "actors/a",
-                           "actors/a/calls", "jobs", "jobs/j", "runs", "runs/r",
-                           "runs/r/images/1.png", "logs?id=a", "events"}) {
+  for (const char* path :
+       {"state", "nodes", "actors", "actors/a", "actors/a/calls", "jobs",
+        "jobs/j", "runs", "runs/r", "runs/r/images/1.png", "logs?id=a",
+        "events", "timeline", "prometheus/targets"}) {
     const httplib::Result answer = Get(path, {});
     ASSERT_TRUE(answer) << path;
     EXPECT_EQ(answer->status, 401) << path;

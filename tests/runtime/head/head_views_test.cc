@@ -204,6 +204,41 @@ TEST_F(HeadViewsTest, SomeOfTheActors) {
   EXPECT_EQ(head_->SelectState({v1::TABLE_ACTORS}, nullptr).actors_size(), 1);
 }
 
+TEST_F(HeadViewsTest, WhatIsUsedAndWhatWasCalled) {
+  v1::NodeMessage message;
+  v1::CallRecord* call = message.mutable_call_records()->add_records();
+  call->set_job_id("job");
+  call->set_method("Add");
+  ASSERT_TRUE(node_->Write(message));
+  message.mutable_actor_started()->set_actor_id("actor");
+  message.mutable_actor_started()->set_address("127.0.0.1:1");
+  message.mutable_actor_started()->set_pid(1);
+  ASSERT_TRUE(node_->Write(message));
+  message.mutable_stats()->set_memory_total_bytes(2);
+  message.mutable_stats()->set_cpus(8);
+  message.mutable_stats()->set_cpus_busy(1.5);
+  v1::ActorUsage* usage = message.mutable_stats()->add_actors();
+  usage->set_actor_id("actor");
+  usage->set_memory_bytes(5);
+  ASSERT_TRUE(node_->Write(message));
+  // What was sent before has come too.
+  ASSERT_TRUE(Eventually([](const v1::GetClusterStateResponse& state) {
+    return state.nodes(0).memory_total_bytes() == 2;
+  }));
+  const v1::GetUsageResponse used = head_->GetUsage({"actor", "other"});
+  ASSERT_EQ(used.nodes_size(), 1);
+  EXPECT_EQ(used.nodes(0).cpus_busy(), 1.5);
+  ASSERT_EQ(used.actors_size(), 1);
+  EXPECT_EQ(used.actors(0).memory_bytes(), 5);
+  EXPECT_EQ(head_->GetUsage({}).actors_size(), 0);
+  v1::GetCallRecordsRequest request;
+  ASSERT_EQ(head_->GetCallRecords(request).records_size(), 1);
+  EXPECT_EQ(head_->GetCallRecords(request).records(0).method(), "Add");
+  EXPECT_EQ(head_->GetCallRecords(request).records(0).node_id(), "node");
+  request.set_job_id("other");
+  EXPECT_EQ(head_->GetCallRecords(request).records_size(), 0);
+}
+
 TEST_F(HeadViewsTest, AnActorTellsOfItsCalls) {
   EXPECT_THAT(head_->InspectActor("nobody", kPatience),
               StatusIs(absl::StatusCode::kNotFound));

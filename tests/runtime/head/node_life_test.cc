@@ -410,6 +410,14 @@ TEST_F(NodeLifeTest, UsageIsAsNodesToldLast) {
   EXPECT_EQ(usage.actors(0).actor_id(), "a");
   EXPECT_EQ(usage.actors(0).cpus(), 0.25);
   EXPECT_EQ(usage.actors(0).memory_bytes(), 5);
+  // Of some actors alone.
+  usage = state_.Usage({"nobody", "a"});
+  EXPECT_EQ(usage.nodes_size(), 1);
+  ASSERT_EQ(usage.actors_size(), 1);
+  EXPECT_EQ(usage.actors(0).actor_id(), "a");
+  usage = state_.Usage({"nobody"});
+  EXPECT_EQ(usage.nodes_size(), 1);
+  EXPECT_EQ(usage.actors_size(), 0);
   // Not in this message, whose turns are others'.
   stats.clear_actors();
   state_.NodeStats("n", stats);

@@ -1,10 +1,10 @@
-#include "tools/cli/timeline_runs.h"
+#include "runtime/timeline/timeline_runs.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
-namespace miniray::cli {
+namespace miniray {
 namespace {
 
 constexpr size_t kMaxRuns = 20;
@@ -37,4 +37,4 @@ std::vector<std::string> RunsOfTimeline(const v1::ListRunsResponse& list,
   return ids;
 }
 
-}  // namespace miniray::cli
+}  // namespace miniray

@@ -1,7 +1,7 @@
-// Which runs go with which calls.
+// Which runs go with which calls in a timeline.
 
-#ifndef MINIRAY_TOOLS_CLI_TIMELINE_RUNS_H_
-#define MINIRAY_TOOLS_CLI_TIMELINE_RUNS_H_
+#ifndef MINIRAY_RUNTIME_TIMELINE_TIMELINE_RUNS_H_
+#define MINIRAY_RUNTIME_TIMELINE_TIMELINE_RUNS_H_
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "proto/head.pb.h"
 #include "proto/run.pb.h"
 
-namespace miniray::cli {
+namespace miniray {
 
 // Returns the ids of the runs of `job`, or, where it is empty, of those that
 // went on while the calls ran; where there are no calls, of the newest. No more
@@ -18,6 +18,6 @@ std::vector<std::string> RunsOfTimeline(const v1::ListRunsResponse& list,
                                         const v1::GetCallRecordsResponse& calls,
                                         const std::string& job);
 
-}  // namespace miniray::cli
+}  // namespace miniray
 
-#endif  // MINIRAY_TOOLS_CLI_TIMELINE_RUNS_H_
+#endif  // MINIRAY_RUNTIME_TIMELINE_TIMELINE_RUNS_H_
