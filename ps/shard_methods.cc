@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
+#include "proto/head.pb.h"
 #include "ps/await_calls.h"
 #include "ps/parameter_server.h"
 #include "ps/run_strategy.h"

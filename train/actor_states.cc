@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "proto/head.pb.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::train {

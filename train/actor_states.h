@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "proto/head.pb.h"
+#include "proto/cluster.pb.h"
 #include "runtime/api/miniray.h"
 
 namespace miniray::train {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "proto/actor.pb.h"
 
 namespace miniray {
 namespace {

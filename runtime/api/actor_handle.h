@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "proto/actor.pb.h"
 #include "runtime/api/actor_macro.h"
 #include "runtime/api/object_ref.h"
 #include "runtime/client/client.h"
@@ -109,9 +108,10 @@ class AnyActorHandle {
 
   // How the actor fares: which methods run and since when, how many calls wait
   // and were done. It answers beside whatever runs in it, and needs no
-  // concurrency group for that. Errors: UNAVAILABLE, it is not up (with the
-  // cause), or out of reach. DEADLINE_EXCEEDED, no answer within `timeout`.
-  // NOT_FOUND, it died so long ago that the head has forgotten it.
+  // concurrency group for that. Its type is in proto/actor.pb.h. Errors:
+  // UNAVAILABLE, it is not up (with the cause), or out of reach.
+  // DEADLINE_EXCEEDED, no answer within `timeout`. NOT_FOUND, it died so long
+  // ago that the head has forgotten it.
   absl::StatusOr<v1::InspectResponse> Inspect(
       absl::Duration timeout = absl::Seconds(10)) const;
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/head.pb.h"
 #include "runtime/actor/compute_threads.h"
 #include "runtime/actor/current_call.h"
 #include "runtime/actor/host.h"

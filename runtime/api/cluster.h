@@ -243,7 +243,8 @@ class Cluster {
         PutEncoded(EncodeValue<std::decay_t<T>>(value)));
   }
 
-  // Nodes, actors and jobs as the head knows them.
+  // Nodes, actors and jobs as the head knows them. Its type is in
+  // proto/head.pb.h.
   absl::StatusOr<v1::GetClusterStateResponse> GetState() const;
 
   // Leaves the cluster (and ends it if it is embedded). Idempotent.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "proto/head.pb.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {

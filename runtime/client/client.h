@@ -14,13 +14,20 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "proto/actor.pb.h"
 #include "proto/cluster.pb.h"
-#include "proto/head.pb.h"
 #include "runtime/client/call_request.h"
 #include "runtime/client/call_state.h"
 
 namespace miniray {
+
+// In proto/head.pb.h and proto/actor.pb.h, which nearly every program would
+// otherwise be built with.
+namespace v1 {
+class GetClusterStateResponse;
+class GetPlacementGroupRequest;
+class InspectResponse;
+}  // namespace v1
+
 namespace internal {
 
 // Thread-safe.

@@ -13,12 +13,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/actor.pb.h"
-#include "proto/head.pb.h"
 #include "runtime/head/cluster_counts.h"
 #include "runtime/head/log_reader.h"
 
 namespace miniray {
+
+// In proto/head.pb.h and proto/actor.pb.h: most who start a head need neither.
+namespace v1 {
+class GetCallRecordsRequest;
+class GetCallRecordsResponse;
+class GetClusterStateResponse;
+class GetUsageResponse;
+class InspectResponse;
+class ReadLogRequest;
+enum Table : int;
+}  // namespace v1
 
 // Thread-safe.
 class HeadServer {

@@ -8,9 +8,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/head.pb.h"
 
 namespace miniray {
+
+namespace v1 {
+class LogChunk;  // In proto/head.pb.h.
+}  // namespace v1
 
 // What ReadLog answers (proto/head.proto), one chunk after the other. For one
 // thread. Its destruction ends the reading, and tells the node so.

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "tests/integration/real_cluster.h"

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "runtime/rpc/fault_injector.h"

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/head/head_server.h"
 #include "tests/integration/process_tools.h"
 #include "tests/runtime/test_cluster.h"

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "runtime/rpc/certificates.h"

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/test_cluster.h"

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/api/miniray.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"

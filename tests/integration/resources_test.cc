@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/api/miniray.h"
 #include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"

@@ -16,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/stop_process.h"
 #include "tests/runtime/test_cluster.h"

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/test_cluster.h"
 

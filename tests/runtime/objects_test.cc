@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/tcp_proxy.h"
 #include "tests/runtime/test_cluster.h"

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "proto/head.pb.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 

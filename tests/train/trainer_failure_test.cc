@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/test_cluster.h"
 #include "tests/train/quadratic_worker.h"

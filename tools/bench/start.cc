@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/head.pb.h"
 #include "runtime/api/embedded_cluster.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"

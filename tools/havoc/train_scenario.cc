@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "proto/head.pb.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "tools/havoc/learner.h"

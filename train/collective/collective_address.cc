@@ -1,3 +1,4 @@
+#include "proto/head.pb.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "train/collective/process_group.h"

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "ml/gan/generator_worker.h"
 #include "ml/image/png.h"
+#include "proto/head.pb.h"
 #include "runtime/base/files.h"
 #include "tests/ml/gan/gan_testutil.h"
 #include "tests/runtime/test_cluster.h"

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/head.pb.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/base/files.h"
 #include "runtime/worker/log_file.h"
