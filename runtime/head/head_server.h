@@ -13,6 +13,8 @@
 
 namespace miniray {
 
+class RunTable;
+
 // Thread-safe.
 class HeadServer {
  public:
@@ -78,6 +80,11 @@ class HeadServer {
 
   // What GetClusterState answers.
   virtual v1::GetClusterStateResponse GetState() const = 0;
+
+  // The trainings that were told of (runtime/runs/run_table.h), for a dashboard
+  // to ask and to follow. Lives as long as this; its AwaitChange waits no more
+  // after Shutdown.
+  virtual RunTable& runs() = 0;
 
   // What was taken over from an earlier head, e.g. "2 nodes, 5 actors"; empty:
   // this is a new cluster.
