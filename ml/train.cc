@@ -35,6 +35,7 @@
 #include "ps/option_map.h"
 #include "ps/strategy_registry.h"
 #include "runtime/api/miniray.h"
+#include "runtime/base/job_id.h"
 #include "runtime/base/status_macros.h"
 #include "train/options.h"
 #include "train/sharding.h"
@@ -120,7 +121,8 @@ ABSL_FLAG(double, num_gpus_per_worker, 0,
 ABSL_FLAG(double, start_timeout, 60,
           "seconds to wait for the cluster to have room for the workers");
 ABSL_FLAG(std::string, job_id, "",
-          "name of the job on the dashboard; empty: one is made up");
+          "name of the job and of its run on the dashboard: 1 to 64 letters, "
+          "digits, '.', '_' and '-'; empty: made up, the run's from --name");
 
 ABSL_FLAG(std::string, storage_path, "",
           "folder of runs on this machine: history, what TensorBoard reads, "
@@ -465,6 +467,10 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
         "--start-timeout is ", timeout, "; expected seconds above 0"));
   }
   trainer.start_timeout = absl::Seconds(timeout);
+  trainer.run_id = absl::GetFlag(FLAGS_job_id);
+  if (!trainer.run_id.empty()) {
+    MR_RETURN_IF_ERROR(Annotate(CheckJobId(trainer.run_id), "--job-id"));
+  }
   ps::OptionMap sharding;
   sharding.Set("sharding", absl::GetFlag(FLAGS_sharding));
   MR_ASSIGN_OR_RETURN(const train::Sharding parsed,

@@ -200,6 +200,9 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
  private:
+  const char* Kind() const final { return "DataParallelTrainer"; }
+  AnyActorHandle ServerHandle() const final { return sync_.server(); }
+
   absl::Status CheckSetup() const final {
     if (IsElastic(this->options())) {
       MR_RETURN_IF_ERROR(sync_.CheckElastic());

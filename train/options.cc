@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/runs/run_checks.h"
 #include "train/run_folder.h"
 
 namespace miniray::train {
@@ -124,6 +125,9 @@ absl::Status Validate(const TrainerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "name is '", options.name,
         "' and has no effect without storage_path, where its folder would be"));
+  }
+  if (!options.run_id.empty()) {
+    MR_RETURN_IF_ERROR(Annotate(CheckRunId(options.run_id), "run_id"));
   }
   MR_RETURN_IF_ERROR(Validate(options.checkpoint));
   MR_RETURN_IF_ERROR(Validate(options.failure));

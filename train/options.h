@@ -49,6 +49,14 @@ struct TrainerOptions {
   // is made up.
   std::string storage_path;
   std::string name;
+  // The head of the cluster is told of the training, for the dashboard and
+  // others who watch; see ReportRun. It costs no step anything.
+  bool report = true;
+  // What it is called there: 1 to 128 letters, digits, '.', '_' and '-'. A
+  // training of the same name that has ended is gone on with, or begun anew;
+  // two at a time would be one to who watches. Empty: the name of the run
+  // folder, else one is made up.
+  std::string run_id;
   // In the run folder, which needs a storage_path, and workers that can
   // (SaveCheckpoint and LoadCheckpoint, see worker_contract.h).
   CheckpointConfig checkpoint;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -13,7 +14,9 @@
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/runs/run_checks.h"
 #include "train/merge_metrics.h"
+#include "train/report_run.h"
 #include "train/run_folder.h"
 #include "train/stop_signals.h"
 #include "train/waits.h"
@@ -106,6 +109,7 @@ void TrainerBase::End(const absl::Status& status) {
   }
   result_.warnings = context_.warnings();
   callbacks_.clear();
+  report_.reset();
   CloseRun();  // Another training may have the folder now.
 }
 
@@ -122,7 +126,41 @@ absl::Status TrainerBase::Run() {
                          std::ceil(num_actors * options_.worker_resources.cpu));
     MR_ASSIGN_OR_RETURN(cluster_, Cluster::Connect(cluster));
   }
+  BeginReport();
   return RunAndRecover();
+}
+
+void TrainerBase::BeginReport() {
+  if (!options_.report) return;
+  const std::string& folder = result_.path;
+  std::string id = options_.run_id;
+  if (id.empty()) {
+    id = folder.empty()
+             ? run_id_
+             : RunIdFrom(std::filesystem::path(folder).filename().string());
+  }
+  absl::StatusOr<std::shared_ptr<ReportRun>> report =
+      ReportRun::Start(*cluster_, {std::move(id), Kind(), folder});
+  if (!report.ok()) {
+    LOG(WARNING) << "the training is not shown: " << report.status().message();
+    return;
+  }
+  report_ = *std::move(report);
+  callbacks_.push_back(report_);
+}
+
+void TrainerBase::WatchWorkers() {
+  if (report_ == nullptr) return;
+  // Within an epoch of pieces, workers know how far they are in a piece.
+  const bool asks = WorkersHaveProgress() && options_.sync_every == 0;
+  report_->Watch(asks ? workers_ : std::vector<AnyActorHandle>(),
+                 ServerHandle());
+}
+
+void TrainerBase::ReportImage(const std::string& name, int epoch,
+                              std::string png, int width, int height) {
+  if (report_ == nullptr) return;
+  report_->Image(name, epoch, std::move(png), width, height);
 }
 
 absl::Status TrainerBase::Begin(std::optional<Checkpoint> checkpoint,
@@ -212,6 +250,7 @@ absl::StatusOr<EpochResult> TrainerBase::RunEpoch(int epoch) {
   for (const auto& callback : callbacks_) {
     callback->OnEpochStart(context_, epoch);
   }
+  WatchWorkers();
   MarkTrained();
   timing_.compute = timing_.wait = 0;  // Of calls between epochs.
   MR_ASSIGN_OR_RETURN(EpochResult result, TrainEpoch(epoch));

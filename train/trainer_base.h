@@ -33,6 +33,8 @@
 
 namespace miniray::train {
 
+class ReportRun;
+
 // Not thread-safe. Exceptions of hooks pass through Train; the actors then live
 // until Shutdown or the destructor.
 class TrainerBase {
@@ -111,6 +113,12 @@ class TrainerBase {
   // Calls TrainEpoch of all workers and returns their metrics, by worker.
   // Errors: of the first worker that fails, as soon as it does.
   absl::StatusOr<std::vector<Metrics>> RunWorkers(int epoch);
+
+  // Shows a PNG of 2 MiB at most to who watches the run; without effect where
+  // nobody is told of it. Call it from the hooks. epoch: that it was made in or
+  // behind. width, height: pixels.
+  void ReportImage(const std::string& name, int epoch, std::string png,
+                   int width, int height);
 
   // RunWorkers, and the mean and range of the metrics.
   absl::StatusOr<EpochResult> RunAndAverage(int epoch);
@@ -210,7 +218,11 @@ class TrainerBase {
   virtual absl::Status CollectNotes(EpochResult* result) = 0;
   virtual bool WorkersHaveProgress() const = 0;
   virtual bool WorkersHaveCheckpoints() const = 0;
-  // The parameter server's state, where there is one.
+  // What a run of it is called: "DataParallelTrainer".
+  virtual const char* Kind() const { return "BaseTrainer"; }
+  // The parameter server, where there is one.
+  virtual AnyActorHandle ServerHandle() const { return AnyActorHandle(); }
+  // Its state.
   virtual absl::Status SaveServer(std::optional<std::string>* state) {
     return absl::OkStatus();
   }
@@ -227,6 +239,10 @@ class TrainerBase {
   virtual absl::Status CollectEvaluation(bool wait) { return absl::OkStatus(); }
 
   absl::Status Run();
+  // From here on the head is told of the training, if it is to be.
+  void BeginReport();
+  // It is told how far these workers are, too.
+  void WatchWorkers();
   // Makes the workers, and gives them the state that is gone on with.
   // anew: they take the place of others.
   absl::Status Begin(std::optional<Checkpoint> checkpoint, bool anew);
@@ -356,6 +372,7 @@ class TrainerBase {
   // Those of the options, behind our own.
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::shared_ptr<RunFolder> run_folder_;   // Null without a storage_path.
+  std::shared_ptr<ReportRun> report_;       // Null if nobody is told.
   std::unique_ptr<CheckpointStore> store_;  // Null without checkpoints.
   std::optional<Checkpoint> resumed_;       // Until the workers have it.
   int checkpointed_epochs_ = 0;             // Of the last that was taken.

@@ -126,6 +126,7 @@ absl::Status TrainerBase::Replace(size_t worker) {
         "it has no place at once, and fewer workers do, too (max_workers)");
   }
   MR_RETURN_IF_ERROR(started);
+  WatchWorkers();
   return AfterReplacement(id);
 }
 

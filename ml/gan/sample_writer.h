@@ -3,11 +3,13 @@
 #ifndef MINIRAY_ML_GAN_SAMPLE_WRITER_H_
 #define MINIRAY_ML_GAN_SAMPLE_WRITER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace miniray::ml {
 
@@ -22,6 +24,21 @@ struct SampleGrid {
   int columns = 0;
 };
 SampleGrid SampleGridFor(int64_t classes);
+
+// A picture of samples, to be shown.
+struct SamplePicture {
+  std::string png;
+  int width = 0;  // Pixels.
+  int height = 0;
+};
+
+// Returns what SampleWriter writes, in at most so many bytes: where it would be
+// more, with every second pixel of the images, every fourth, ...
+//
+// images: uint8 [N, C, H, W]. Throws c10::Error for another shape. Errors:
+// RESOURCE_EXHAUSTED, there are so many images that nothing is small enough.
+absl::StatusOr<SamplePicture> EncodeSamples(const at::Tensor& images,
+                                            int columns, size_t max_bytes);
 
 // Writes FOLDER/epoch-0003.png after the third epoch.
 class SampleWriter {

@@ -33,6 +33,7 @@
 #include "ml/image/grid.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/runs/run_checks.h"
 
 namespace miniray::ml {
 namespace {
@@ -380,11 +381,25 @@ class ReportingTrainer : public GanTrainer {
         run_.sample_every);
     if (!samples.IsDue(epoch)) return;
     const SampleGrid grid = SampleGridFor(ClassesOf(run_, shard_));
-    WriteSamples(samples, epoch,
-                 workers()[0]
-                     .Call<&GanWorker::SampleImages>(kSampleSeed, grid.images)
-                     .Get(kSampleTimeout),
-                 grid.columns, &reporter_.bar());
+    const absl::StatusOr<at::Tensor> images =
+        workers()[0]
+            .Call<&GanWorker::SampleImages>(kSampleSeed, grid.images)
+            .Get(kSampleTimeout);
+    WriteSamples(samples, epoch, images, grid.columns, &reporter_.bar());
+    if (images.ok() && options().report) ShowSamples(epoch, *images, grid);
+  }
+
+  // The same to who watches the run. What fails has failed for the file, too.
+  void ShowSamples(int epoch, const at::Tensor& images,
+                   const SampleGrid& grid) {
+    try {
+      absl::StatusOr<SamplePicture> picture =
+          EncodeSamples(images, grid.columns, kMaxImageBytes);
+      if (!picture.ok()) return;
+      ReportImage("samples", epoch, std::move(picture->png), picture->width,
+                  picture->height);
+    } catch (const std::exception&) {
+    }
   }
 
   // Looks at the shards, and starts to watch the workers.

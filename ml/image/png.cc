@@ -91,9 +91,13 @@ absl::StatusOr<at::Tensor> Decode(const std::string& bytes) {
 
 }  // namespace
 
+absl::StatusOr<std::string> EncodePng(const at::Tensor& image) {
+  MR_RETURN_IF_ERROR(CheckImage(image));
+  return Encode(image);
+}
+
 absl::Status WritePng(const std::string& path, const at::Tensor& image) {
-  MR_RETURN_IF_ERROR(Annotate(CheckImage(image), path));
-  absl::StatusOr<std::string> bytes = Encode(image);
+  absl::StatusOr<std::string> bytes = EncodePng(image);
   if (!bytes.ok()) return Annotate(bytes.status(), path);
   return WriteOutput(path, *bytes);
 }

@@ -21,6 +21,9 @@ namespace miniray::ml {
 //   ResourceExhausted for a full disk) with the path.
 absl::Status WritePng(const std::string& path, const at::Tensor& image);
 
+// Returns the bytes of such a file. Errors: InvalidArgument, as above.
+absl::StatusOr<std::string> EncodePng(const at::Tensor& image);
+
 // Returns uint8 [C, H, W]: C = 1 for a grey PNG, 3 for any other. 16-bit values
 // are reduced to 8 bits, transparent pixels shown on black. Safe on hostile
 // files: the size is checked before memory is taken.

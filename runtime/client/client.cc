@@ -363,6 +363,7 @@ class ClientImpl : public Client {
   const std::string& head_address() const override {
     return options_.head_address;
   }
+  const std::string& token() const { return options_.token; }
 
  private:
   // Where a process of an actor is: that one, or whichever. The head need not
@@ -458,6 +459,11 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Connect(Options options) {
   if (current == nullptr) current = new std::weak_ptr<Client>;
   *current = client;
   return client;
+}
+
+HeadAccess HeadAccessOf(const Client& client) {
+  const auto* const real = dynamic_cast<const ClientImpl*>(&client);
+  return {client.head_address(), real == nullptr ? "" : real->token()};
 }
 
 void Client::SetOfThread(std::weak_ptr<Client> client) {

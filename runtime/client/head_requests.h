@@ -25,6 +25,16 @@
 namespace miniray {
 namespace internal {
 
+class Client;
+
+// How a connection of its own reaches a client's head, for what must not share
+// the client's.
+struct HeadAccess {
+  std::string address;  // HOST:PORT.
+  std::string token;    // May be empty.
+};
+HeadAccess HeadAccessOf(const Client& client);
+
 // The pauses between tries; they grow.
 inline constexpr absl::Duration kFirstHeadPause = absl::Milliseconds(100);
 inline constexpr absl::Duration kMaxHeadPause = absl::Seconds(1);

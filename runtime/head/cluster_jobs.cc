@@ -155,6 +155,9 @@ void ClusterState::EndJob(Job* job, v1::JobState state,
   job->grace_end = absl::InfiniteFuture();
   ended_jobs_.push_back(job->info.job_id());
   Touch(job);
+  if (options_.job_ended) {
+    Reply([this, id = job->info.job_id()] { options_.job_ended(id); });
+  }
   LOG(INFO) << "job " << job->info.job_id() << " ended: "
             << (cause.empty() ? "its driver exited with code 0" : cause);
   EndLifetime(job->info.job_id(),

@@ -66,6 +66,8 @@ class ClusterState {
     std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
     // Told when an actor is dead for good.
     std::function<void(const std::string& actor_id)> actor_ended;
+    // Told when a job has ended, however it did.
+    std::function<void(const std::string& job_id)> job_ended;
     // Where the tables are kept; outlives this. Null: nowhere.
     StateStore* store = nullptr;
   };

@@ -28,11 +28,16 @@
 #include "runtime/head/state_store.h"
 #include "runtime/rpc/channel.h"
 #include "runtime/rpc/tls.h"
+#include "runtime/runs/run_checks.h"
+#include "runtime/runs/run_collector_service.h"
+#include "runtime/runs/run_store.h"
+#include "runtime/runs/run_table.h"
 
 namespace miniray {
 namespace {
 
-// What the largest message (an actor's state) has beside its payload.
+// What the largest message (an actor's state, or a picture of a run) has beside
+// its payload.
 constexpr int64_t kMessageOverheadBytes = 1 << 20;
 // Of all messages that are on their way in, together; beyond it gRPC reads more
 // slowly and ends calls.
@@ -53,27 +58,30 @@ class HeadServerImpl : public HeadServer {
       : token_(options.token),
         folder_(std::move(folder)),
         store_(std::move(store)),
-        state_({.lease = options.lease,
-                .driver_grace = options.driver_grace,
-                .infeasible_timeout = options.infeasible_timeout,
-                .group_patience = options.group_patience,
-                .group_hold = options.group_hold,
-                .max_restart_delay = options.max_restart_delay,
-                .long_life = options.long_life,
-                .reconnect_timeout = options.reconnect_timeout,
-                .session_life = options.session_life,
-                .max_reconnect_pause = options.max_reconnect_pause,
-                .max_waiting = options.max_waiting,
-                .actor_ended =
-                    [this](const std::string& id) { actor_states_.Remove(id); },
-                .store = store_.get()}),
+        state_(
+            {.lease = options.lease,
+             .driver_grace = options.driver_grace,
+             .infeasible_timeout = options.infeasible_timeout,
+             .group_patience = options.group_patience,
+             .group_hold = options.group_hold,
+             .max_restart_delay = options.max_restart_delay,
+             .long_life = options.long_life,
+             .reconnect_timeout = options.reconnect_timeout,
+             .session_life = options.session_life,
+             .max_reconnect_pause = options.max_reconnect_pause,
+             .max_waiting = options.max_waiting,
+             .actor_ended =
+                 [this](const std::string& id) { actor_states_.Remove(id); },
+             .job_ended = [this](const std::string& id) { runs_.MarkLost(id); },
+             .store = store_.get()}),
         packages_(folder_->packages()),
         actor_states_(folder_->states(), options.max_state_bytes,
                       [this](const std::string& id, int32_t incarnation) {
                         return state_.CheckPresent(id, incarnation);
                       }),
         service_(&state_, &packages_, &actor_states_, &logs_, &calls_,
-                 options.token) {}
+                 options.token),
+        collector_(&runs_, options.token) {}
 
   ~HeadServerImpl() override { Shutdown(End::kRestart); }
 
@@ -86,6 +94,7 @@ class HeadServerImpl : public HeadServer {
     }
     actor_states_.KeepOnly(live);
     packages_.RemoveUnfinished();
+    OpenRunStore();
     const auto nodes = std::count_if(
         tables.nodes().begin(), tables.nodes().end(),
         [](const auto& n) { return n.state() != v1::NODE_STATE_DEAD; });
@@ -106,8 +115,10 @@ class HeadServerImpl : public HeadServer {
     ConfigureServer(&builder);
     // gRPC reads a message before the token is looked at: what strangers send
     // must not fill the memory.
-    builder.SetMaxReceiveMessageSize(static_cast<int>(std::min<int64_t>(
-        options.max_state_bytes + kMessageOverheadBytes, kMaxMessageBytes)));
+    const int64_t payload =
+        std::max(options.max_state_bytes, int64_t{kMaxReportBytes});
+    builder.SetMaxReceiveMessageSize(static_cast<int>(
+        std::min<int64_t>(payload + kMessageOverheadBytes, kMaxMessageBytes)));
     grpc::ResourceQuota quota("head");
     quota.Resize(std::max(kReceiveMemoryBytes,
                           2 * static_cast<size_t>(options.max_state_bytes)));
@@ -118,6 +129,7 @@ class HeadServerImpl : public HeadServer {
     builder.AddListeningPort(JoinHostPort(options.host, options.port),
                              ServerCredentials(), &port_);
     builder.RegisterService(&service_);
+    builder.RegisterService(&collector_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return WhyNotListening(options.host, options.port);
@@ -128,6 +140,7 @@ class HeadServerImpl : public HeadServer {
                                           .host = options.host,
                                           .tls_dir = TlsDir()}));
     service_.Open();
+    collector_.Open();
     ticker_ = std::thread([this, limit = options.package_limit] {
       absl::Time last = absl::Now();
       absl::Time next_cleaning = last;
@@ -138,6 +151,7 @@ class HeadServerImpl : public HeadServer {
         state_.Tick();
         if (last < next_cleaning) continue;
         next_cleaning = last + kCleaningPeriod;
+        runs_.Tick();
         packages_.MakeRoom(limit, state_.PackagesInUse(),
                            last - kRecentPackage);
       }
@@ -207,16 +221,20 @@ class HeadServerImpl : public HeadServer {
 
   ClusterCounts GetCounts() const override { return state_.Counts(); }
 
+  RunTable& runs() override { return runs_; }
+
   void Shutdown(End end) override {
     absl::MutexLock lock(&shutdown_mu_);
     if (stopping_.HasBeenNotified()) return;
     stopping_.Notify();
     state_.StopWaiting();
+    runs_.StopWaiting();
     if (server_ != nullptr) {
       // Streams have no end of their own: they are cancelled.
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
     }
     if (ticker_.joinable()) ticker_.join();
+    run_store_.reset();  // Before its file may go.
     if (end == End::kFinal) {
       const absl::Status status = folder_->Finish();
       if (!status.ok()) LOG(ERROR) << status;
@@ -225,15 +243,31 @@ class HeadServerImpl : public HeadServer {
   }
 
  private:
+  // Runs are nothing that the cluster needs: without a file they are kept in
+  // memory.
+  void OpenRunStore() {
+    auto store = RunStore::Open(folder_->runs(), &runs_);
+    if (store.ok()) {
+      run_store_ = *std::move(store);
+    } else {
+      LOG(WARNING) << "what trainers report is shown, but not kept for a head "
+                      "that is started again: "
+                   << store.status().message();
+    }
+  }
+
   const std::string token_;
   const std::unique_ptr<StateFolder> folder_;
   const std::unique_ptr<StateStore> store_;
+  RunTable runs_;  // Jobs that end are told to it.
   ClusterState state_;
   PackageStore packages_;
   ActorStateStore actor_states_;
   LogRelay logs_;
   CallRecordRing calls_;
   HeadService service_;
+  RunCollectorService collector_;
+  std::unique_ptr<RunStore> run_store_;  // Null if there cannot be one.
   int port_ = 0;
   std::string resumed_;
   std::unique_ptr<grpc::Server> server_;

@@ -18,6 +18,8 @@
 
 namespace miniray {
 
+class RunTable;
+
 // In proto/head.pb.h and proto/actor.pb.h: most who start a head need neither.
 namespace v1 {
 class GetCallRecordsRequest;
@@ -126,6 +128,11 @@ class HeadServer {
   // not be reachable from it). DEADLINE_EXCEEDED.
   virtual absl::StatusOr<v1::InspectResponse> InspectActor(
       const std::string& actor_id, absl::Duration timeout) const = 0;
+
+  // The trainings that were told of (runtime/runs/run_table.h), for a dashboard
+  // to ask and to follow. Lives as long as this; its AwaitChange waits no more
+  // after Shutdown.
+  virtual RunTable& runs() = 0;
 
   // What was taken over from an earlier head, e.g. "2 nodes, 5 actors"; empty:
   // this is a new cluster.

@@ -35,6 +35,7 @@ constexpr absl::Duration kLockPause = absl::Milliseconds(10);
 constexpr const char* kClusterFiles[] = {
     "port",    "host",        "token",       "tls_dir",
     "head.db", "head.db-wal", "head.db-shm", "head.db-unclean",
+    "runs.db", "runs.db-wal", "runs.db-shm", "runs.db-damaged",
     "states",  "finished",    kHeadFlagsFile};
 
 std::string Finished(const std::string& folder) { return folder + "/finished"; }

@@ -1,5 +1,5 @@
-// The folder of a head: its database, packages and saved actor states, and what
-// a head that is started again there must know.
+// The folder of a head: its databases, packages and saved actor states, and
+// what a head that is started again there must know.
 
 #ifndef MINIRAY_RUNTIME_HEAD_STATE_FOLDER_H_
 #define MINIRAY_RUNTIME_HEAD_STATE_FOLDER_H_
@@ -67,6 +67,7 @@ class StateFolder {
   const std::string& path() const { return path_; }
   std::string packages() const { return path_ + "/packages"; }
   std::string states() const { return path_ + "/states"; }
+  std::string runs() const { return path_ + "/runs.db"; }
 
  private:
   StateFolder(std::string path, ScopedFd lock, bool has_cluster, bool is_new,

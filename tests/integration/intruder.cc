@@ -31,6 +31,7 @@
 #include "proto/actor.pb.h"
 #include "proto/head.pb.h"
 #include "proto/object.pb.h"
+#include "proto/run.pb.h"
 #include "runtime/base/net.h"
 #include "runtime/base/version.h"
 #include "runtime/rpc/channel.h"
@@ -106,7 +107,8 @@ std::vector<RemoteMethod> AllMethods(
   for (const FileDescriptor* file :
        {v1::RenewLeaseRequest::descriptor()->file(),
         v1::CallFrame::descriptor()->file(),
-        v1::ObjectChunk::descriptor()->file()}) {
+        v1::ObjectChunk::descriptor()->file(),
+        v1::ReportRunRequest::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       const ServiceDescriptor* const service = file->service(s);
       for (int m = 0; m < service->method_count(); ++m) {

@@ -92,7 +92,9 @@ class GuardedCluster {
 
   // Where a service is served.
   std::string AddressOf(const std::string& service) const {
-    if (service == "Head") return cluster_->address();
+    if (service == "Head" || service == "RunCollector") {
+      return cluster_->address();
+    }
     if (service == "ActorService") return info_.address();
     EXPECT_EQ(service, "ObjectStore");
     return node_.object_address();

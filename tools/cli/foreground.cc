@@ -30,6 +30,7 @@
 #include "runtime/head/head_server.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/rpc/tls.h"
+#include "runtime/runs/run_table.h"
 #include "runtime/worker/worker_daemon.h"
 #include "tools/cli/child.h"
 #include "tools/cli/head_flags.h"
@@ -188,8 +189,26 @@ void ConnectHead(HeadServer* head, DashboardServer::Options* options) {
     MR_RETURN_IF_ERROR(head->StopJob(request.job_id()));
     return v1::StopJobResponse();
   };
-  options->metrics = [head] {
-    return HeadMetricsPage(head->GetCounts(), /*runs=*/nullptr);
+  RunTable* const runs = &head->runs();
+  options->list_runs = [runs](const v1::ListRunsRequest& request) {
+    return runs->List(request);
+  };
+  options->get_run = [runs](const v1::GetRunRequest& request) {
+    return runs->Get(request);
+  };
+  options->get_run_image = [runs](const v1::GetRunImageRequest& request) {
+    return runs->GetImage(request);
+  };
+  options->stop_run = [runs](const v1::StopRunRequest& request) {
+    return runs->Stop(request);
+  };
+  options->await_runs = [runs](int64_t version, absl::Duration timeout) {
+    return runs->AwaitChange(version, timeout);
+  };
+  options->metrics = [head, runs] {
+    return HeadMetricsPage(head->GetCounts(), [runs] {
+      return runs->List({}).value_or(v1::ListRunsResponse());
+    });
   };
   options->metric_targets = [head](const std::string& host) {
     return PrometheusTargets(head->GetCounts(), host,

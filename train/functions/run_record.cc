@@ -8,8 +8,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/runs/run_checks.h"
 #include "train/metrics.h"
+#include "train/report_run.h"
 #include "train/stop_signals.h"
 #include "train/waits.h"
 
@@ -59,6 +62,21 @@ absl::StatusOr<std::unique_ptr<RunRecord>> RunRecord::Open(
   return record;
 }
 
+void RunRecord::BeginReport(const Cluster& cluster) {
+  if (!config_.report) return;
+  std::string id = config_.run_id;
+  if (id.empty()) id = RunIdFrom(name_);
+  if (id.empty()) id = NewId("train");
+  absl::StatusOr<std::shared_ptr<ReportRun>> report =
+      ReportRun::Start(cluster, {std::move(id), "TorchTrainer", result_.path});
+  if (!report.ok()) {
+    LOG(WARNING) << "the training is not shown: " << report.status().message();
+    return;
+  }
+  report_ = *std::move(report);
+  callbacks_.push_back(report_);
+}
+
 absl::StatusOr<std::optional<Checkpoint>> RunRecord::LastCheckpoint() {
   if (store_ != nullptr) {
     Note(store_->Wait());
@@ -102,7 +120,11 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     start_ = last_report_;
     for (const auto& callback : callbacks_) callback->OnTrainStart(context_);
   }
-  if (!checkpoint.has_value() && !anew) return absl::OkStatus();
+  if (!checkpoint.has_value() && !anew) {
+    // Else the first report would be the first that is heard of it.
+    if (report_ != nullptr) report_->Begin(context_, /*first_epoch=*/0);
+    return absl::OkStatus();
+  }
   LOG(INFO) << "training goes on after " << num_reports() << " reports"
             << (result_.path.empty() ? "" : absl::StrCat(" of ", result_.path));
   for (const auto& callback : callbacks_) {
@@ -254,6 +276,7 @@ void RunRecord::End(const absl::Status& status) {
   }
   result_.warnings = context_.warnings();
   callbacks_.clear();
+  report_.reset();
   folder_.reset();  // Another training may have it now.
   store_.reset();
 }

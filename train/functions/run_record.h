@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/api/miniray.h"
 #include "runtime/base/backoff.h"
 #include "train/callback.h"
 #include "train/checkpoint.h"
@@ -24,6 +25,8 @@
 
 namespace miniray::train {
 
+class ReportRun;
+
 // Not thread-safe. Exceptions of callbacks pass through.
 class RunRecord {
  public:
@@ -33,6 +36,9 @@ class RunRecord {
   // Those of RunFolder and CheckpointStore.
   static absl::StatusOr<std::unique_ptr<RunRecord>> Open(
       const TorchTrainerOptions& options);
+
+  // From here on the head is told of the training, if it is to be.
+  void BeginReport(const Cluster& cluster);
 
   // What training goes on from now: the last good checkpoint of this run, else
   // resume_from_checkpoint, else nothing. Waits for one that is being written.
@@ -94,6 +100,7 @@ class RunRecord {
   std::string name_;
   TrainContext context_;
   std::shared_ptr<RunFolder> folder_;       // Null without a storage_path.
+  std::shared_ptr<ReportRun> report_;       // Null if nobody is told.
   std::unique_ptr<CheckpointStore> store_;  // Null without a storage_path.
   std::optional<Checkpoint> in_memory_;     // The last, without one.
   // The folder's, before those of the config.

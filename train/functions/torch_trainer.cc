@@ -102,7 +102,10 @@ absl::StatusOr<Result> TorchTrainer::Fit() {
 
 absl::Status TorchTrainer::Run() {
   grows_ = false;
-  if (options_.scaling.num_workers.max > 0) MR_RETURN_IF_ERROR(Connect());
+  if (options_.scaling.num_workers.max > 0) {
+    MR_RETURN_IF_ERROR(Connect());
+    record_->BeginReport(*cluster_);
+  }
   MR_ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint,
                       record_->LastCheckpoint());
   for (int generation = 0;; ++generation) {

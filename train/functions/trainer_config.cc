@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/runs/run_checks.h"
 #include "train/run_folder.h"
 
 namespace miniray::train {
@@ -48,6 +49,9 @@ absl::Status Validate(const ScalingConfig& scaling) {
 
 absl::Status Validate(const RunConfig& run) {
   MR_RETURN_IF_ERROR(Annotate(CheckRunName(run.name), "run.name"));
+  if (!run.run_id.empty()) {
+    MR_RETURN_IF_ERROR(Annotate(CheckRunId(run.run_id), "run.run_id"));
+  }
   CheckpointConfig checkpoint = run.checkpoint;
   if (checkpoint.frequency == 0) checkpoint.frequency = 1;
   MR_RETURN_IF_ERROR(Annotate(Validate(checkpoint), "run"));

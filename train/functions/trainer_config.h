@@ -76,6 +76,12 @@ struct RunConfig {
   // How long the function has to return once the group is told to stop; a
   // worker whose function has not then is ended, and made anew.
   absl::Duration abort_timeout = absl::Seconds(5);
+  // The head of the cluster is told of the training, for the dashboard and
+  // others who watch, and what the run is called there; see
+  // TrainerOptions::run_id. Empty: `name`, else that of the run's folder, else
+  // one is made up. Not in local mode, which has no cluster.
+  bool report = true;
+  std::string run_id;
   // None of them null; of one training at a time. See Callback: an epoch is a
   // report. Not called: OnEpochStart, OnSync, OnEvaluation.
   std::vector<std::shared_ptr<Callback>> callbacks;

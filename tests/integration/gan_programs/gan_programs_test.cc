@@ -294,6 +294,8 @@ TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
                 "without --checkpoint-every");
   ExpectOneLine(Train({"--mode=distributed", runs, "--resume=auto"}), 2,
                 "--resume=auto needs --name");
+  ExpectOneLine(Train({"--mode=distributed", "--job-id=my run"}), 2,
+                "--job-id: 'my run' cannot name a job: 1 to 64 letters");
   ExpectOneLine(Train({"--sharding=function"}), 2, "--sharding is 'function'");
   ExpectOneLine(Train({"--sharding=random"}), 2, "expected one of contiguous");
 }

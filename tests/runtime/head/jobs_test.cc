@@ -60,6 +60,27 @@ TEST_F(JobsTest, ADriversRecord) {
   EXPECT_EQ(job.end_unix_ms(), 0);
 }
 
+TEST_F(JobsTest, WhoAsksIsToldOnceThatAJobHasEnded) {
+  std::vector<std::string> ended;
+  ClusterState::Options options;
+  options.job_ended = [&](const std::string& id) { ended.push_back(id); };
+  ClusterState state(options);
+  for (const char* job : {"a", "b"}) {
+    v1::RegisterDriver request;
+    request.set_job_id(job);
+    request.set_session_id("session");
+    ASSERT_THAT(state.RegisterDriver(request, this), IsOk());
+  }
+  EXPECT_THAT(ended, IsEmpty());
+  state.DriverLeft("a", this);
+  state.DriverLeft("a", this);
+  EXPECT_THAT(ended, ElementsAre("a"));
+  absl::Status stopped = absl::UnknownError("no answer");
+  state.StopJob("b", [&](const absl::Status& status) { stopped = status; });
+  EXPECT_THAT(stopped, IsOk());
+  EXPECT_THAT(ended, ElementsAre("a", "b"));
+}
+
 TEST_F(JobsTest, AGoodbyeEndsTheJobsActors) {
   const auto driver = Attach("job");
   CreateIn("job", "a");

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -21,6 +23,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "runtime/runs/run_table.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
@@ -167,6 +170,62 @@ TEST_F(TorchTrainerTest, KeepsTheMetricsOfAllRanksAndThoseOfRank0AsItsOwn) {
   const Json json = Json::parse(*ReadFile(folder() + "/result.json"));
   EXPECT_TRUE(json["error"].is_null());
   EXPECT_EQ(json["epochs"], 4);
+}
+
+TEST_F(TorchTrainerTest, TheHeadIsToldOfAllRanks) {
+  TorchTrainerOptions options = Options();
+  options.run.run_id = "walk";
+  TorchTrainer trainer(Walk, options);
+  ASSERT_THAT(trainer.Fit(), IsOk());
+  v1::GetRunRequest get;
+  get.set_run_id("walk");
+  const auto run = nodes_->head().runs().Get(get);
+  ASSERT_THAT(run, IsOk());
+  EXPECT_EQ(run->run().kind(), "TorchTrainer");
+  EXPECT_EQ(run->run().state(), v1::RUN_STATE_FINISHED);
+  EXPECT_EQ(run->run().num_workers(), 2);
+  EXPECT_EQ(run->run().epochs(), 0);  // Only the function knows.
+  EXPECT_EQ(run->run().epoch(), 4);
+  EXPECT_EQ(run->run().folder(), folder());
+  int num_curves = 0;
+  for (const v1::RunCurve& curve : run->curves()) {
+    if (curve.metric() != "x") continue;
+    ++num_curves;
+    ASSERT_EQ(curve.epochs_size(), 4) << curve.worker();
+    const int rank = std::max(curve.worker(), 0);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(curve.epochs(i), i + 1);
+      EXPECT_EQ(curve.values(i), WalkedTo(rank, i + 1));
+    }
+  }
+  EXPECT_EQ(num_curves, 3);
+}
+
+TEST_F(TorchTrainerTest, WhoWatchesMayStopIt) {
+  // Asks the head for a stop, once it knows of the run.
+  class Asks : public Callback {
+   public:
+    void OnEpochEnd(TrainContext&, const EpochResult&) override {
+      v1::StopRunRequest stop;
+      stop.set_run_id("to-be-stopped");
+      asked = asked || nodes_->head().runs().Stop(stop).ok();
+    }
+    bool asked = false;
+  };
+  TorchTrainerOptions options = Options(2, 100000);
+  options.config.Set("epoch_seconds", 0.005);
+  options.config.Set("save_every", int64_t{1} << 30);
+  options.run.name = "to be stopped";
+  const auto asks = std::make_shared<Asks>();
+  options.run.callbacks = {asks};
+  TorchTrainer trainer(Walk, options);
+  ASSERT_THAT(trainer.Fit(), IsOk());
+  EXPECT_TRUE(asks->asked);
+  EXPECT_LT(trainer.last_result().history.size(), 100000u);
+  v1::GetRunRequest get;
+  get.set_run_id("to-be-stopped");
+  EXPECT_EQ(nodes_->head().runs().Get(get)->run().state(),
+            v1::RUN_STATE_STOPPED);
 }
 
 TEST_F(TorchTrainerTest, TheWorkersEndWithFit) {
