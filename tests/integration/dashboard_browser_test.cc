@@ -526,6 +526,12 @@ TEST_F(DashboardBrowserTest, TheKeyboardIsEnough) {
       See("one('run-detail') && text('run-title') === 'quadratic' && "
           "one('stop-run') && !one('stop-run').hidden"));
 
+  const std::string in_facts =
+      "document.activeElement.closest('[data-testid=run-facts]') !== null";
+  ASSERT_TRUE(tab_to(in_facts));
+  const auto before = Now("points('x')").get<int64_t>();
+  ASSERT_TRUE(See(absl::StrCat("points('x') > ", before)));
+  EXPECT_EQ(Now(in_facts), true);
   ASSERT_TRUE(tab_to("focused() === 'stop-run'"));
   ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
   // A key too many stops nothing.
