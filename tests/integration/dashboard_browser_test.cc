@@ -529,6 +529,7 @@ TEST_F(DashboardBrowserTest, TheKeyboardIsEnough) {
   const std::string in_facts =
       "document.activeElement.closest('[data-testid=run-facts]') !== null";
   ASSERT_TRUE(tab_to(in_facts));
+  ASSERT_TRUE(See("points('x') > 0"));
   const auto before = Now("points('x')").get<int64_t>();
   ASSERT_TRUE(See(absl::StrCat("points('x') > ", before)));
   EXPECT_EQ(Now(in_facts), true);
