@@ -19,11 +19,11 @@
 #include "absl/strings/string_view.h"
 #include "glog/logging.h"
 #include "ml/cli/blas_check.h"
+#include "ml/cli/extractor_flags.h"
 #include "ml/cli/flags.h"
 #include "ml/cli/progress_bar.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/gan/model_file.h"
-#include "ml/metrics/feature_extractor.h"
 #include "ml/metrics/fid_run.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/status_macros.h"
@@ -44,16 +44,6 @@ ABSL_FLAG(std::string, cache_dir, "models/statistics",
           "folder for statistics of real images, which the next run need not "
           "compute; empty: none");
 
-ABSL_FLAG(std::string, features, "",
-          "classifier that ml/examples/classification saved; the result is a "
-          "classifier distance");
-ABSL_FLAG(std::string, fid_features, "",
-          "TorchScript file that maps [N, 3, 299, 299] to [N, F], such as "
-          "Inception; the result is a FID");
-ABSL_FLAG(int64_t, fid_size, 299, "height and width that it takes");
-ABSL_FLAG(std::string, fid_range, "0..1",
-          "pixels that it takes: 0..1, -1..1 or 0..255");
-
 ABSL_FLAG(int64_t, workers, 0,
           "worker processes on a cluster; 0: in this process");
 ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
@@ -61,7 +51,6 @@ ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
 namespace miniray::ml {
 namespace {
 
-constexpr char kModule[] = "Input of --fid-features";
 constexpr char kCluster[] = "On a cluster";
 
 ProgramHelp Help() {
@@ -76,9 +65,8 @@ ProgramHelp Help() {
       .groups = {{"Generated images", {"model", "count", "seed"}},
                  {"Real images",
                   {"dataset", "data_dir", "split", "limit", "cache_dir"}},
-                 {"Features (one of the two files)",
-                  {"features", "fid_features"}},
-                 {kModule, {"fid_size", "fid_range"}},
+                 {"Features (one of the two files)", ExtractorFileFlags()},
+                 {"Input of --fid-features", ExtractorInputFlags()},
                  {kCluster, {"workers", "num_cpus_per_worker"}}},
       .other_flags = {{"address=HOST:PORT",
                        "head of the cluster; default $MINIRAY_ADDRESS, else a "
@@ -101,27 +89,13 @@ absl::Status InRange(int64_t value, int64_t minimum, int64_t maximum,
 // Checks the flags that need no file.
 absl::StatusOr<FidRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   constexpr int64_t kMaxImages = 100000000;
-  constexpr int64_t kMaxSize = 4096;
   constexpr int64_t kMaxWorkers = 10000;
   if (absl::GetFlag(FLAGS_model).empty()) {
     return absl::InvalidArgumentError(
         "--model is required: a file that train saved, such as "
         "--model=models/gan/generator.pt");
   }
-  const std::string classifier = absl::GetFlag(FLAGS_features);
-  const std::string module = absl::GetFlag(FLAGS_fid_features);
-  if (classifier.empty() == module.empty()) {
-    return absl::InvalidArgumentError(
-        "one of --features (a classifier that ml/examples/classification "
-        "saved with --save) and --fid-features (a TorchScript file) is "
-        "required");
-  }
-  if (module.empty()) {
-    if (const std::string flag = FirstChanged(help, kModule); !flag.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, " has no effect without --fid-features; add it"));
-    }
-  }
+  MR_RETURN_IF_ERROR(CheckExtractorFlags());
   FidRunOptions options;
   options.count = absl::GetFlag(FLAGS_count);
   MR_RETURN_IF_ERROR(InRange(options.count, 2, kMaxImages, "count"));
@@ -148,16 +122,6 @@ absl::StatusOr<FidRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   MR_RETURN_IF_ERROR(InRange(options.data.limit, 0,
                              std::numeric_limits<int64_t>::max(), "limit"));
   options.cache_dir = absl::GetFlag(FLAGS_cache_dir);
-
-  options.extractor.size = absl::GetFlag(FLAGS_fid_size);
-  MR_RETURN_IF_ERROR(InRange(options.extractor.size, 1, kMaxSize, "fid-size"));
-  options.extractor.range = absl::GetFlag(FLAGS_fid_range);
-  if (options.extractor.range != "0..1" && options.extractor.range != "-1..1" &&
-      options.extractor.range != "0..255") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--fid-range is '", options.extractor.range,
-                     "'; expected 0..1, -1..1 or 0..255"));
-  }
 
   const int64_t workers = absl::GetFlag(FLAGS_workers);
   MR_RETURN_IF_ERROR(InRange(workers, 0, kMaxWorkers, "workers"));
@@ -195,15 +159,7 @@ absl::Status Run(FidRunOptions options) {
   options.data.image_size = model.shape.height;
   options.data.image_channels = model.shape.channels;
 
-  const ExtractorFile settings = options.extractor;
-  const std::string classifier = absl::GetFlag(FLAGS_features);
-  MR_ASSIGN_OR_RETURN(
-      options.extractor,
-      classifier.empty()
-          ? ReadExtractorFile("torchscript", absl::GetFlag(FLAGS_fid_features))
-          : ReadExtractorFile("classifier", classifier));
-  options.extractor.size = settings.size;
-  options.extractor.range = settings.range;
+  MR_ASSIGN_OR_RETURN(options.extractor, ExtractorFileFromFlags());
 
   ProgressBar bar({});
   if (options.workers > 0) {
@@ -216,7 +172,7 @@ absl::Status Run(FidRunOptions options) {
   const absl::StatusOr<FidResult> result = RunFid(model, options, &bar);
   if (options.cluster.has_value()) options.cluster->Shutdown();
   MR_RETURN_IF_ERROR(result.status());
-  if (!classifier.empty()) {
+  if (ExtractorIsClassifier()) {
     bar.Print(
         "A classifier distance is not comparable with FID, nor with numbers by "
         "another file");

@@ -22,12 +22,15 @@
 #include "absl/strings/string_view.h"
 #include "glog/logging.h"
 #include "ml/cli/blas_check.h"
+#include "ml/cli/extractor_flags.h"
 #include "ml/cli/flags.h"
 #include "ml/cli/progress_bar.h"
 #include "ml/cli/train_loop_flags.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/gan/architecture.h"
+#include "ml/gan/fid_curve.h"
 #include "ml/gan/gan_loss.h"
+#include "ml/gan/sync_moments.h"
 #include "ml/gan/training_run.h"
 #include "ps/option_map.h"
 #include "ps/strategy_registry.h"
@@ -78,6 +81,18 @@ ABSL_FLAG(int64_t, image_size, 64,
           "height and width that the pictures of an image-folder are brought "
           "to");
 ABSL_FLAG(int64_t, image_channels, 3, "of an image-folder: 3, or 1 for grey");
+ABSL_FLAG(bool, lazy, false,
+          "pictures of an image-folder stay on the disk, and are read by "
+          "threads ahead of each step");
+
+ABSL_FLAG(int64_t, eval_fid_every, 0,
+          "epochs from one comparison of generated images with the real ones "
+          "to the next (and one after the last epoch), by --features or "
+          "--fid-features; workers are synchronised for it; 0: none");
+ABSL_FLAG(int64_t, fid_count, 10000, "images to generate for it");
+ABSL_FLAG(std::string, fid_cache_dir, "models/statistics",
+          "folder for statistics of the real images, which the next run and "
+          "fid need not compute; empty: none");
 
 ABSL_FLAG(int64_t, workers, 4, "worker processes");
 ABSL_FLAG(int64_t, sync_interval, 5,
@@ -92,6 +107,9 @@ ABSL_FLAG(std::optional<double>, momentum, std::nullopt,
           "diloco; others are in sync-options");
 ABSL_FLAG(std::string, sync_options, "",
           "further options of the strategy: name=value,name=value");
+ABSL_FLAG(std::string, sync_moments, "keep",
+          "what becomes of Adam's moments at a synchronisation: keep (each "
+          "worker its own), average, or reset");
 ABSL_FLAG(std::string, sharding, "contiguous",
           "how the images are dealt to the workers: contiguous, strided, "
           "shuffled (by the seed) or by_class (whole classes)");
@@ -121,7 +139,18 @@ namespace miniray::ml {
 namespace {
 
 constexpr char kDistributed[] = "Distributed mode";
+constexpr char kCurve[] =
+    "A curve of distances (one of the two files of features)";
 constexpr char kRunFolder[] = "Run folder and checkpoints (distributed mode)";
+
+std::vector<std::string> CurveFlags() {
+  std::vector<std::string> flags = {"eval_fid_every"};
+  for (const auto& names : {ExtractorFileFlags(), ExtractorInputFlags()}) {
+    flags.insert(flags.end(), names.begin(), names.end());
+  }
+  flags.insert(flags.end(), {"fid_count", "fid_cache_dir"});
+  return flags;
+}
 
 ProgramHelp Help() {
   return {
@@ -140,11 +169,13 @@ ProgramHelp Help() {
                  {"The training step", TrainLoopFlags()},
                  {"Data",
                   {"dataset", "data_dir", "limit", "image_size",
-                   "image_channels"}},
+                   "image_channels", "lazy"}},
+                 {kCurve, CurveFlags()},
                  {kDistributed,
                   {"workers", "sync_interval", "sync_strategy", "momentum",
-                   "sync_options", "sharding", "num_cpus_per_worker",
-                   "num_gpus_per_worker", "start_timeout", "job_id"}},
+                   "sync_options", "sync_moments", "sharding",
+                   "num_cpus_per_worker", "num_gpus_per_worker",
+                   "start_timeout", "job_id"}},
                  {kRunFolder,
                   {"storage_path", "name", "checkpoint_every", "num_to_keep",
                    "resume"}}},
@@ -164,6 +195,9 @@ ProgramHelp Help() {
            "--architecture=dcgan --conditional --ema-decay=0.999 "
            "--sample-every=5",
            "convolutions, by class, with a picture every five epochs"},
+          {"train --dataset=cifar10 --data-dir=/data/cifar10 --epochs=50 "
+           "--features=resnet20.pt --eval-fid-every=5",
+           "with the distance from the real images every five epochs"},
           {"train --dataset=synthetic --epochs=1",
            "a quick look whether everything works"}}};
 }
@@ -262,6 +296,28 @@ absl::Status SetStorageFromFlags(train::TrainerOptions* trainer) {
   return absl::OkStatus();
 }
 
+// The curve of distances; its file is read later.
+absl::Status SetCurveFromFlags(const ProgramHelp& help, int64_t max_epochs,
+                               FidCurveOptions* curve) {
+  constexpr int64_t kMaxImages = 100000000;
+  const int64_t every = absl::GetFlag(FLAGS_eval_fid_every);
+  MR_RETURN_IF_ERROR(AtLeast(every, 0, "eval-fid-every"));
+  MR_RETURN_IF_ERROR(AtMost(every, max_epochs, "eval-fid-every"));
+  if (every == 0) {
+    const std::string flag = FirstChanged(help, kCurve);
+    if (flag.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " has no effect without --eval-fid-every; add it"));
+  }
+  MR_RETURN_IF_ERROR(CheckExtractorFlags());
+  curve->every = static_cast<int>(every);
+  curve->count = absl::GetFlag(FLAGS_fid_count);
+  MR_RETURN_IF_ERROR(AtLeast(curve->count, 2, "fid-count"));
+  MR_RETURN_IF_ERROR(AtMost(curve->count, kMaxImages, "fid-count"));
+  curve->cache_dir = absl::GetFlag(FLAGS_fid_cache_dir);
+  return absl::OkStatus();
+}
+
 // Checks the flags and returns what they say; connects to nothing.
 absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   constexpr int64_t kMaxWorkers = 10000;
@@ -309,6 +365,11 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   worker.image_channels = absl::GetFlag(FLAGS_image_channels);
   MR_RETURN_IF_ERROR(AtLeast(worker.image_size, 1, "image-size"));
   MR_RETURN_IF_ERROR(AtLeast(worker.image_channels, 1, "image-channels"));
+  worker.lazy = absl::GetFlag(FLAGS_lazy);
+  if (worker.lazy && worker.dataset != "image-folder") {
+    return absl::InvalidArgumentError(
+        "--lazy has no effect without --dataset=image-folder; add it");
+  }
   worker.batch_size = absl::GetFlag(FLAGS_batch_size);
   MR_RETURN_IF_ERROR(AtLeast(worker.batch_size, 2, "batch-size"));
   worker.latent_dim = absl::GetFlag(FLAGS_latent_dim);
@@ -350,6 +411,7 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   MR_RETURN_IF_ERROR(
       AtMost(absl::GetFlag(FLAGS_sample_every), kMaxEpochs, "sample-every"));
   options.sample_every = static_cast<int>(absl::GetFlag(FLAGS_sample_every));
+  MR_RETURN_IF_ERROR(SetCurveFromFlags(help, kMaxEpochs, &options.fid));
   const absl::StatusOr<GanLoss> loss = ParseGanLoss(absl::GetFlag(FLAGS_loss));
   if (!loss.ok()) return Annotate(loss.status(), "--loss");
   worker.loss = *loss;
@@ -379,6 +441,10 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
       std::min(absl::GetFlag(FLAGS_sync_interval), kMaxEpochs));
   trainer.sync_strategy = absl::GetFlag(FLAGS_sync_strategy);
   MR_ASSIGN_OR_RETURN(trainer.strategy_options, StrategyOptionsFromFlags());
+  const absl::StatusOr<SyncMoments> moments =
+      ParseSyncMoments(absl::GetFlag(FLAGS_sync_moments));
+  if (!moments.ok()) return Annotate(moments.status(), "--sync-moments");
+  worker.sync_moments = *moments;
   const double cpus = absl::GetFlag(FLAGS_num_cpus_per_worker);
   if (!std::isfinite(cpus) || cpus < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -422,6 +488,9 @@ absl::StatusOr<TrainingRunOptions> OptionsFromFlags(const ProgramHelp& help) {
 }
 
 absl::Status Run(TrainingRunOptions options) {
+  if (options.fid.every > 0) {
+    MR_ASSIGN_OR_RETURN(options.fid.extractor, ExtractorFileFromFlags());
+  }
   ProgressBar bar({});
   if (options.distributed) {
     ClusterOptions cluster;

@@ -4,13 +4,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "ml/classify/classifier_file.h"
 #include "ml/data/augment.h"
 #include "ml/data/dataset_loader.h"
+#include "ml/data/image_dataset.h"
+#include "ml/data/image_source.h"
 #include "ml/data/mix64.h"
 #include "ml/data/prefetcher.h"
-#include "ml/data/split.h"
 #include "runtime/base/status_macros.h"
 #include "train/sharding.h"
 
@@ -44,69 +44,24 @@ DatasetOptions SplitOptions(const ClassifierWorkerOptions& options,
 ClassifierWorker::ClassifierWorker(ClassifierWorkerOptions options)
     : options_(std::move(options)) {}
 
-int64_t ClassifierWorker::Images::size() const {
-  return folder.has_value() ? folder->size() : dataset.size();
-}
-
-absl::StatusOr<ImageBatch> ClassifierWorker::Images::Read(
-    absl::Span<const int64_t> items) const {
-  return folder.has_value() ? folder->ReadBatch(items)
-                            : GatherBatch(dataset, items);
-}
-
-absl::StatusOr<ClassifierWorker::Images> ClassifierWorker::LoadImages(
-    int shard_id, int num_shards, const train::Config& config) const {
-  MR_ASSIGN_OR_RETURN(train::Sharding sharding,
-                      train::ShardingFromConfig(config));
-  const DatasetOptions load = SplitOptions(options_, "train");
-  Images images;
-  if (!options_.lazy) {
-    MR_ASSIGN_OR_RETURN(images.dataset,
-                        LoadImageShard(load, sharding, shard_id, num_shards));
-    return images;
-  }
-  if (options_.dataset != "image-folder") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("only an image-folder can stay on the disk (lazy), not '",
-                     options_.dataset, "'"));
-  }
-  if (options_.data_dir.empty()) {
-    return absl::InvalidArgumentError(
-        "data set 'image-folder': needs data_dir, a folder with train and "
-        "test, in which there is a folder of .png and .jpg files for each "
-        "class");
-  }
-  MR_ASSIGN_OR_RETURN(const ImageFolder all,
-                      ImageFolder::Open(load.data_dir, Split::kTrain,
-                                        load.image_folder, load.selection));
-  sharding.labels = all.labels();
-  MR_ASSIGN_OR_RETURN(
-      const std::vector<int64_t> items,
-      train::ShardItems(all.size(), shard_id, num_shards, sharding));
-  images.folder = all.Select(items);
-  return images;
-}
-
-ClassifierOptions ClassifierWorker::NetworkOptions(const Images& images) const {
-  ClassifierOptions network = {.network = options_.network,
-                               .hidden = options_.hidden};
-  if (images.folder.has_value()) {
-    network.channels = images.folder->options().channels;
-    network.height = images.folder->options().size;
-    network.width = images.folder->options().size;
-    network.classes = static_cast<int64_t>(images.folder->class_names().size());
-  } else {
-    network.channels = images.dataset.channels();
-    network.height = images.dataset.height();
-    network.width = images.dataset.width();
-    network.classes = images.dataset.num_classes();
-  }
-  return network;
+ClassifierOptions ClassifierWorker::NetworkOptions(
+    const ImageSource& images) const {
+  return {.network = options_.network,
+          .channels = images.channels(),
+          .height = images.height(),
+          .width = images.width(),
+          .hidden = options_.hidden,
+          .classes = images.num_classes()};
 }
 
 absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
                                              const train::Config& config) {
-  MR_ASSIGN_OR_RETURN(Images images, LoadImages(shard_id, num_shards, config));
+  MR_ASSIGN_OR_RETURN(const train::Sharding sharding,
+                      train::ShardingFromConfig(config));
+  MR_ASSIGN_OR_RETURN(
+      ImageSource images,
+      ImageSource::Load(SplitOptions(options_, "train"), sharding, shard_id,
+                        num_shards, options_.lazy));
   MR_ASSIGN_OR_RETURN(
       BatchSampler sampler,
       BatchSampler::Create(images.size(),
@@ -137,7 +92,7 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   const uint64_t seed = StreamSeed(options_.seed, Stream::kAugment, shard_id_) +
                         static_cast<uint64_t>(epoch);
   const auto read = [&](int64_t b) -> absl::StatusOr<ImageBatch> {
-    MR_ASSIGN_OR_RETURN(ImageBatch batch, images_.Read(batches[b]));
+    MR_ASSIGN_OR_RETURN(ImageBatch batch, images_->Read(batches[b]));
     if (options_.augment) {
       batch.images =
           FlipAndShift(batch.images, kUsualShift,
@@ -147,7 +102,7 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   };
   // From memory a batch comes at once.
   std::unique_ptr<Prefetcher<ImageBatch>> ahead;
-  if (images_.folder.has_value()) {
+  if (images_->on_disk()) {
     ahead = std::make_unique<Prefetcher<ImageBatch>>(batches.size(), read);
   }
   classifier_->BeginEpoch(epoch, batches.size() * sampler_->batch_size());
@@ -195,12 +150,12 @@ absl::StatusOr<std::vector<std::string>> ClassifierWorker::BufferNames() const {
 
 absl::StatusOr<int64_t> ClassifierWorker::NumSamples() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  return images_.size();
+  return images_->size();
 }
 
 absl::StatusOr<std::string> ClassifierWorker::ModelFile() const {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  const ClassifierOptions network = NetworkOptions(images_);
+  const ClassifierOptions network = NetworkOptions(*images_);
   return SerializeClassifier({.network = network.network,
                               .channels = network.channels,
                               .height = network.height,

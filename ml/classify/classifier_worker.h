@@ -13,11 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "ml/classify/classifier.h"
 #include "ml/data/batch_sampler.h"
-#include "ml/data/image_dataset.h"
-#include "ml/data/image_folder_reader.h"
+#include "ml/data/image_source.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/checkpoint.h"
@@ -104,21 +102,11 @@ class ClassifierWorker {
 
  private:
   absl::Status CheckLoaded() const;
-  // The worker's part of the training images: in memory, or on the disk.
-  struct Images {
-    ImageDataset dataset;
-    std::optional<ImageFolder> folder;  // In place of it.
-
-    int64_t size() const;
-    absl::StatusOr<ImageBatch> Read(absl::Span<const int64_t> items) const;
-  };
-  absl::StatusOr<Images> LoadImages(int shard_id, int num_shards,
-                                    const train::Config& config) const;
   // What the network depends on.
-  ClassifierOptions NetworkOptions(const Images& images) const;
+  ClassifierOptions NetworkOptions(const ImageSource& images) const;
 
   const ClassifierWorkerOptions options_;
-  Images images_;
+  std::optional<ImageSource> images_;
   int shard_id_ = 0;
   std::optional<BatchSampler> sampler_;  // Set together with images_.
   std::unique_ptr<Classifier> classifier_;

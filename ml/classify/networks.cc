@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ml/models/linear.h"
 #include "torch/nn/modules/batchnorm.h"
 #include "torch/nn/modules/conv.h"
 #include "torch/nn/modules/linear.h"
@@ -21,16 +22,6 @@ namespace {
 constexpr int64_t kSmallestSide = 4;
 constexpr int kBlocksInStage = 3;
 constexpr int64_t kKernel = 3;
-
-torch::nn::Linear MakeLinear(int64_t inputs, int64_t outputs,
-                             at::Generator& random) {
-  torch::nn::Linear linear(inputs, outputs);
-  const torch::NoGradGuard no_grad;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(inputs));
-  linear->weight.uniform_(-bound, bound, random);
-  linear->bias.uniform_(-bound, bound, random);
-  return linear;
-}
 
 torch::nn::Conv2d MakeConvolution(int64_t in, int64_t out, int64_t stride,
                                   bool bias, at::Generator& random) {

@@ -97,7 +97,7 @@ at::Tensor FusedAdam::step(LossClosure closure) {
     for (at::Tensor& parameter : group.params()) {
       if (!parameter.grad().defined()) continue;
       const at::Tensor gradient = parameter.grad().contiguous();
-      torch::optim::AdamParamState& state = StateOf(parameter);
+      torch::optim::AdamParamState& state = AdamStateOf(*this, parameter);
       state.step(state.step() + 1);
       const double t = static_cast<double>(state.step());
       const Coefficients c = {
@@ -122,9 +122,10 @@ at::Tensor FusedAdam::step(LossClosure closure) {
   return loss;
 }
 
-torch::optim::AdamParamState& FusedAdam::StateOf(const at::Tensor& parameter) {
+torch::optim::AdamParamState& AdamStateOf(torch::optim::Adam& adam,
+                                          const at::Tensor& parameter) {
   std::unique_ptr<torch::optim::OptimizerParamState>& state =
-      state_[train::compat::OptimizerStateKey(parameter)];
+      adam.state()[train::compat::OptimizerStateKey(parameter)];
   if (state == nullptr) {
     auto made = std::make_unique<torch::optim::AdamParamState>();
     made->exp_avg(at::zeros_like(parameter.detach()));

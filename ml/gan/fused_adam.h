@@ -31,11 +31,15 @@ class FusedAdam : public torch::optim::Adam {
   //
   // closure: if given, computes the gradients first, and returns the loss.
   at::Tensor step(LossClosure closure = nullptr) override;
-
- private:
-  // The parameter's moments and steps; zeros the first time.
-  torch::optim::AdamParamState& StateOf(const at::Tensor& parameter);
 };
+
+// Returns the moments and steps that `adam` has of a parameter; of one that it
+// has not stepped yet, new zeros, which it goes on with. Valid until the state
+// is cleared or loaded.
+//
+// parameter: of adam, which has no AMSGrad.
+torch::optim::AdamParamState& AdamStateOf(torch::optim::Adam& adam,
+                                          const at::Tensor& parameter);
 
 }  // namespace miniray::ml
 

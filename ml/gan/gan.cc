@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "ATen/CPUGeneratorImpl.h"
+#include "ATen/ops/full.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "ml/gan/fused_adam.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/networks.h"
+#include "ps/option_map.h"
 #include "runtime/base/status_macros.h"
 #include "torch/nn.h"
 #include "train/device.h"
@@ -82,6 +85,9 @@ class KeepBuffers {
 constexpr char kEma[] = "generator_ema";
 constexpr char kEmaFile[] = "generator_ema.pt";
 
+// What a checkpoint's extras call GanOptions::sync_moments.
+constexpr char kSyncMoments[] = "sync_moments";
+
 // What a checkpoint has of each network's TrainLoop.
 constexpr char kGeneratorLoop[] = "generator.loop";
 constexpr char kDiscriminatorLoop[] = "discriminator.loop";
@@ -103,6 +109,36 @@ std::unique_ptr<torch::optim::Adam> MakeAdam(
     return std::make_unique<FusedAdam>(std::move(parameters), options);
   }
   return std::make_unique<torch::optim::Adam>(std::move(parameters), options);
+}
+
+// As MomentSpecs has them; `parameters` are all of `adam`.
+std::vector<at::Tensor> MomentsOf(
+    torch::optim::Adam& adam, const std::vector<torch::Tensor>& parameters) {
+  std::vector<at::Tensor> moments = {
+      at::full({1}, AdamStateOf(adam, parameters.at(0)).step(), at::kLong)};
+  for (const torch::Tensor& p : parameters) {
+    moments.push_back(AdamStateOf(adam, p).exp_avg());
+  }
+  for (const torch::Tensor& p : parameters) {
+    moments.push_back(AdamStateOf(adam, p).exp_avg_sq());
+  }
+  return moments;
+}
+
+// The inverse. moments: the first 1 + 2 * parameters.size() of them.
+void SetMoments(absl::Span<const NamedTensors::value_type> moments,
+                const std::vector<torch::Tensor>& parameters,
+                torch::optim::Adam& adam) {
+  const size_t n = parameters.size();
+  const auto steps = moments[0].second.item<int64_t>();
+  for (size_t i = 0; i < n; ++i) {
+    torch::optim::AdamParamState& state = AdamStateOf(adam, parameters[i]);
+    state.step(steps);
+    state.exp_avg().copy_(moments[1 + i].second);
+    // A strategy that adds noise may have made it negative, and Adam takes its
+    // root.
+    state.exp_avg_sq().copy_(moments[1 + n + i].second.clamp_min(0));
+  }
 }
 
 void CopyBuffers(const torch::nn::Module& from, torch::nn::Module& to) {
@@ -264,10 +300,24 @@ class TorchGan final : public Gan {
     return WeightsOf(*ema_, GanNetwork::kGenerator);
   }
 
+  NamedTensors Moments() const override {
+    NamedTensors named;
+    if (options_.sync_moments != SyncMoments::kAverage) return named;
+    for (const GanNetwork network : kGanNetworks) {
+      const std::vector<at::Tensor> moments =
+          MomentsOf(AdamOf(network), AdamParameters(network));
+      const std::vector<TensorSpec> specs =
+          MomentSpecs(network, options_.sizes());
+      for (size_t i = 0; i < specs.size(); ++i) {
+        named.emplace_back(specs[i].name, moments[i].cpu());
+      }
+    }
+    return named;
+  }
+
   absl::Status SetWeights(const NamedTensors& weights) override {
     MR_RETURN_IF_ERROR(
-        CheckTensors(GanWeightSpecs(options_.sizes(), !ema_.is_empty()),
-                     weights, "weights for the GAN"));
+        CheckTensors(GanWeightSpecs(options_), weights, "weights for the GAN"));
     std::vector<at::Tensor> all = Tensors(*generator_, GanNetwork::kGenerator);
     const auto append = [&all](const std::vector<at::Tensor>& tensors) {
       all.insert(all.end(), tensors.begin(), tensors.end());
@@ -275,6 +325,16 @@ class TorchGan final : public Gan {
     append(Tensors(*discriminator_, GanNetwork::kDiscriminator));
     if (!ema_.is_empty()) append(Tensors(*ema_, GanNetwork::kGenerator));
     for (size_t i = 0; i < all.size(); ++i) all[i].copy_(weights[i].second);
+    // Behind these.
+    auto rest = absl::MakeConstSpan(weights).subspan(all.size());
+    for (const GanNetwork network : kGanNetworks) {
+      if (options_.sync_moments == SyncMoments::kReset) {
+        AdamOf(network).state().clear();
+      } else if (options_.sync_moments == SyncMoments::kAverage) {
+        SetMoments(rest, AdamParameters(network), AdamOf(network));
+        rest.remove_prefix(MomentSpecs(network, options_.sizes()).size());
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -283,8 +343,11 @@ class TorchGan final : public Gan {
       return absl::FailedPreconditionError(
           "the GAN is in the middle of a training step; save it between two");
     }
-    MR_ASSIGN_OR_RETURN(train::CheckpointFiles files,
-                        train::SaveTraining(Parts()));
+    MR_ASSIGN_OR_RETURN(
+        train::CheckpointFiles files,
+        train::SaveTraining(
+            Parts(), {{kSyncMoments,
+                       std::string(SyncMomentsName(options_.sync_moments))}}));
     MR_ASSIGN_OR_RETURN(files[kGeneratorLoop], generator_loop_->SaveState());
     MR_ASSIGN_OR_RETURN(files[kDiscriminatorLoop],
                         discriminator_loop_->SaveState());
@@ -303,7 +366,13 @@ class TorchGan final : public Gan {
                             "began with"
                           : "; go on with ema_decay 0 (no --ema-decay)"));
     }
-    MR_RETURN_IF_ERROR(train::LoadTraining(files, Parts()).status());
+    // Loading leaves alone what the checkpoint has no moments of.
+    for (const GanNetwork network : kGanNetworks) {
+      AdamOf(network).state().clear();
+    }
+    MR_ASSIGN_OR_RETURN(const ps::OptionMap extras,
+                        train::LoadTraining(files, Parts()));
+    MR_RETURN_IF_ERROR(CheckSyncMoments(extras));
     MR_RETURN_IF_ERROR(
         RestoreLoop(files, kGeneratorLoop, generator_loop_.get()));
     followed_steps_ = generator_loop_->steps();
@@ -322,6 +391,39 @@ class TorchGan final : public Gan {
         .generators = {{"noise", random_}}};
     if (!ema_.is_empty()) parts.models[kEma] = ema_.get();
     return parts;
+  }
+
+  torch::optim::Adam& AdamOf(GanNetwork network) const {
+    return network == GanNetwork::kGenerator ? *generator_adam_
+                                             : *discriminator_adam_;
+  }
+
+  // All that it steps, in the order of GanTensors.
+  std::vector<at::Tensor> AdamParameters(GanNetwork network) const {
+    const torch::nn::Module& module =
+        network == GanNetwork::kGenerator
+            ? static_cast<const torch::nn::Module&>(*generator_)
+            : *discriminator_;
+    const auto parameters = module.named_parameters();
+    std::vector<at::Tensor> ordered;
+    for (const TensorSpec& spec : GanTensors(network, options_.sizes())) {
+      if (!spec.is_buffer) ordered.push_back(parameters[spec.name]);
+    }
+    return ordered;
+  }
+
+  // The parameter server of a checkpoint has the moments, or has none.
+  absl::Status CheckSyncMoments(const ps::OptionMap& extras) const {
+    MR_ASSIGN_OR_RETURN(
+        const std::string saved,
+        extras.GetString(kSyncMoments, SyncMomentsName(SyncMoments::kKeep)));
+    const absl::string_view average = SyncMomentsName(SyncMoments::kAverage);
+    const absl::string_view own = SyncMomentsName(options_.sync_moments);
+    if ((saved == average) == (own == average)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the checkpoint is of a training with sync_moments ", saved,
+        ", and it is ", own, " now; go on with the one (--sync-moments=", saved,
+        ") that it began with"));
   }
 
   // The module's own, in the order of GanTensors.
@@ -437,6 +539,11 @@ absl::StatusOr<std::unique_ptr<Gan>> Gan::Create(const GanOptions& options) {
         absl::StrCat("ema_decay is ", options.ema_decay,
                      "; expected 0 for none, or more and less than 1"));
   }
+  if (SyncMomentsName(options.sync_moments).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync_moments is ", static_cast<int>(options.sync_moments),
+        ", which there is not; expected that of keep, average or reset"));
+  }
   MR_ASSIGN_OR_RETURN(const c10::Device device,
                       train::ChooseDevice(options.device));
   auto gan = std::make_unique<TorchGan>(options, device);
@@ -455,9 +562,15 @@ NamedTensors Gan::Weights() const {
     NamedTensors part = WithNetworkPrefix(network, NetworkWeights(network));
     std::move(part.begin(), part.end(), std::back_inserter(all));
   }
-  NamedTensors average = WithEmaPrefix(EmaWeights());
-  std::move(average.begin(), average.end(), std::back_inserter(all));
+  for (NamedTensors part : {WithEmaPrefix(EmaWeights()), Moments()}) {
+    std::move(part.begin(), part.end(), std::back_inserter(all));
+  }
   return all;
+}
+
+std::vector<TensorSpec> GanWeightSpecs(const GanOptions& options) {
+  return GanWeightSpecs(options.sizes(), options.ema_decay > 0,
+                        options.sync_moments == SyncMoments::kAverage);
 }
 
 }  // namespace miniray::ml

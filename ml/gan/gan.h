@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ml/gan/architecture.h"
 #include "ml/gan/gan_loss.h"
+#include "ml/gan/sync_moments.h"
 #include "runtime/tensor/tensor_codec.h"
 #include "train/checkpoint.h"
 #include "train/epoch_meter.h"
@@ -45,6 +47,9 @@ struct GanOptions {
   // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
   double ema_decay = 0;
 
+  // What SetWeights does about Adam's moments, and whether Weights has them.
+  SyncMoments sync_moments = SyncMoments::kKeep;
+
   // Of both networks, each in a TrainLoop of its own.
   train::TrainLoopOptions loop;
   std::string device = "auto";  // See train::ChooseDevice.
@@ -67,7 +72,7 @@ class Gan {
   // Errors: those of ValidateGanSizes, train::ChooseDevice and TrainLoop;
   // InvalidArgument for an lr that is not above 0 and finite, a loss that there
   // is not, or a label_smoothing outside [0, 1), or above 0 with the hinge
-  // loss, or an ema_decay outside [0, 1).
+  // loss, or an ema_decay outside [0, 1), or sync_moments that there are not.
   static absl::StatusOr<std::unique_ptr<Gan>> Create(const GanOptions& options);
 
   virtual ~Gan() = default;
@@ -121,12 +126,15 @@ class Gan {
   // The same of the generator's average, with the buffers that the generator
   // had at its last step; empty without ema_decay.
   virtual NamedTensors EmaWeights() const = 0;
+  // Adam's moments of both networks, as MomentSpecs lists them; the numbers of
+  // steps are copies. Empty but with SyncMoments::kAverage.
+  virtual NamedTensors Moments() const = 0;
   // All of these, with "generator.", "discriminator." and "generator_ema."
-  // before the names, as GanWeightSpecs lists them.
+  // before the names of the first ones, as GanWeightSpecs lists them.
   NamedTensors Weights() const;
 
   // Copies `weights`, named and ordered as Weights returns them, into the
-  // model; the optimizers' moments stay as they are.
+  // model; what becomes of the optimizers' moments, sync_moments says.
   //
   // Errors: InvalidArgument that names the tensor that is missing, unknown or
   // of another shape or type; the model is then unchanged.
@@ -149,6 +157,9 @@ class Gan {
  protected:
   Gan() = default;
 };
+
+// What Weights returns for such a GAN; see gan_tensors.h.
+std::vector<TensorSpec> GanWeightSpecs(const GanOptions& options);
 
 }  // namespace miniray::ml
 

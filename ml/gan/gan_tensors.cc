@@ -61,7 +61,25 @@ NamedTensors WithEmaPrefix(NamedTensors tensors) {
   return WithPrefix(kEmaPrefix, std::move(tensors));
 }
 
-std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema) {
+std::vector<TensorSpec> MomentSpecs(GanNetwork network, const GanSizes& sizes) {
+  const std::string prefix = absl::StrCat(GanNetworkName(network), "_adam.");
+  std::vector<TensorSpec> specs = {{.name = prefix + "step",
+                                    .sizes = {1},
+                                    .is_buffer = true,
+                                    .is_integer = true}};
+  for (const char* moment : {"exp_avg.", "exp_avg_sq."}) {
+    for (TensorSpec& spec : GanTensors(network, sizes)) {
+      if (spec.is_buffer) continue;
+      spec.name.insert(0, absl::StrCat(prefix, moment));
+      spec.is_buffer = true;
+      specs.push_back(std::move(spec));
+    }
+  }
+  return specs;
+}
+
+std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema,
+                                       bool moments) {
   std::vector<TensorSpec> specs;
   for (const GanNetwork network : kGanNetworks) {
     for (TensorSpec& spec : GanTensors(network, sizes)) {
@@ -69,11 +87,19 @@ std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema) {
       specs.push_back(std::move(spec));
     }
   }
-  if (!ema) return specs;
-  for (TensorSpec& spec : GanTensors(GanNetwork::kGenerator, sizes)) {
-    spec.name.insert(0, kEmaPrefix);
-    spec.is_buffer = true;
-    specs.push_back(std::move(spec));
+  if (ema) {
+    for (TensorSpec& spec : GanTensors(GanNetwork::kGenerator, sizes)) {
+      spec.name.insert(0, kEmaPrefix);
+      spec.is_buffer = true;
+      specs.push_back(std::move(spec));
+    }
+  }
+  if (moments) {
+    for (const GanNetwork network : kGanNetworks) {
+      for (TensorSpec& spec : MomentSpecs(network, sizes)) {
+        specs.push_back(std::move(spec));
+      }
+    }
   }
   return specs;
 }

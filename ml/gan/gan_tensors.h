@@ -28,9 +28,18 @@ NamedTensors WithEmaPrefix(NamedTensors tensors);
 
 // Returns what Gan::Weights returns for such a GAN, name by name.
 //
-// ema: whether it keeps an average of the generator. All of that counts as
-// buffers: whoever steps parameters only averages it.
-std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema);
+// ema: whether it keeps an average of the generator.
+// moments: whether Adam's are among them (SyncMoments::kAverage); see
+//   MomentSpecs.
+// All of these count as buffers: whoever steps parameters only averages them.
+std::vector<TensorSpec> GanWeightSpecs(const GanSizes& sizes, bool ema,
+                                       bool moments = false);
+
+// Returns the tensors of a network's Adam, "generator_adam." or
+// "discriminator_adam." before their names: "step", int64 [1]; the means of the
+// gradients, "exp_avg.", before the name of each parameter; those of their
+// squares, "exp_avg_sq.", likewise.
+std::vector<TensorSpec> MomentSpecs(GanNetwork network, const GanSizes& sizes);
 
 // Errors: InvalidArgument if `tensors` are not those of `specs` in that order;
 // the message begins with `whose` and names the first tensor that differs.

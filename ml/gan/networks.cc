@@ -1,25 +1,15 @@
 #include "ml/gan/networks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <mutex>
 #include <utility>
 
 #include "ATen/CPUGeneratorImpl.h"
 #include "ml/data/mix64.h"
+#include "ml/models/linear.h"
 
 namespace miniray::ml {
 namespace {
-
-torch::nn::Linear MakeLinear(int64_t inputs, int64_t outputs,
-                             at::Generator& random) {
-  torch::nn::Linear linear(inputs, outputs);
-  const torch::NoGradGuard no_grad;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(inputs));
-  linear->weight.uniform_(-bound, bound, random);
-  linear->bias.uniform_(-bound, bound, random);
-  return linear;
-}
 
 // Writes 1 / (1 - probability) or, with the given probability (rounded to a
 // multiple of 2^-16), 0 to each of `count` floats. Four values from each 64

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -22,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "ml/gan/gan_fid_team.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/gan_trainer.h"
 #include "ml/gan/image_generator.h"
@@ -194,6 +196,17 @@ std::string DataText(const TrainingRunOptions& options, int64_t images,
                       options.epochs == 1 ? " epoch" : " epochs");
 }
 
+// What an epoch's line says of its distance; the time that it took is in
+// *seconds.
+std::string FidRemark(const train::Metrics& metrics, double* seconds) {
+  const auto time = metrics.find(kFidSecondsMetric);
+  *seconds = time == metrics.end() ? 0 : time->second;
+  const auto distance = metrics.find(kFidMetric);
+  return distance == metrics.end()
+             ? ""
+             : absl::StrFormat("  %s %.4f", kFidMetric, distance->second);
+}
+
 std::string SamplesFolder(const std::string& folder) {
   return absl::StrCat(folder, "/samples");
 }
@@ -265,6 +278,12 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
     watcher = std::make_unique<ProgressWatcher>(
         [&worker] { return std::vector{worker.GetProgress()}; }, &reporter);
   }
+  FidCurve fid(options.fid);
+  LocalGanFidTeam team(&worker);
+  if (fid.enabled()) {
+    MR_RETURN_IF_ERROR(worker.LoadExtractor(options.fid.extractor));
+    MR_RETURN_IF_ERROR(fid.Start(shard.shape(), &team, bar));
+  }
   const SampleWriter samples(SamplesFolder(options.save_dir),
                              options.sample_every);
   const SampleGrid grid = SampleGridFor(ClassesOf(options, shard));
@@ -275,8 +294,13 @@ absl::Status RunSingle(const TrainingRunOptions& options, ProgressBar* bar) {
     if (!metrics.ok()) {
       return Annotate(metrics.status(), absl::StrCat("epoch ", epoch + 1));
     }
+    if (fid.IsDue(epoch, epoch + 1 == options.epochs)) {
+      fid.Measure(epoch, &team, bar, &*metrics);
+    }
+    double fid_seconds = 0;  // Not in the worker's.
     reporter.AfterEpoch(epoch, metrics->at("g_loss"), metrics->at("d_loss"),
-                        metrics->at("images"), metrics->at("seconds"), "");
+                        metrics->at("images"), metrics->at("seconds"),
+                        FidRemark(*metrics, &fid_seconds));
     if (samples.IsDue(epoch)) {
       WriteSamples(samples, epoch, SamplesOf(worker, grid.images), grid.columns,
                    bar);
@@ -292,7 +316,8 @@ class ReportingTrainer : public GanTrainer {
   ReportingTrainer(const TrainingRunOptions& options, Reporter* reporter)
       : GanTrainer(options.trainer, options.worker, options.threads),
         run_(options),
-        reporter_(*reporter) {}
+        reporter_(*reporter),
+        fid_(options.fid) {}
 
   ~ReportingTrainer() override { StopWatching(); }
 
@@ -313,15 +338,34 @@ class ReportingTrainer : public GanTrainer {
     if (watcher_ != nullptr) watcher_->set_epoch(epoch);
   }
 
+  absl::StatusOr<train::EpochResult> TrainEpoch(int epoch) override {
+    MR_ASSIGN_OR_RETURN(train::EpochResult result,
+                        GanTrainer::TrainEpoch(epoch));
+    // After a signal nobody waits for what only the end has.
+    const bool last = epoch + 1 == epochs() && !StoppedBySignal();
+    if (!fid_.IsDue(epoch, last)) return result;
+    if (watcher_ != nullptr) watcher_->set_epoch(-1);
+    // One generator is compared: the one that all have then.
+    if (needs_sync()) MR_RETURN_IF_ERROR(SyncWeights().status());
+    GanFidTeam team(workers());
+    fid_.Measure(epoch, &team, &reporter_.bar(), &result.metrics);
+    result.notes.resize(static_cast<size_t>(num_workers()));
+    result.notes[0][kFidMetric] = fid_.name();
+    return result;
+  }
+
   void OnEpochEnd(int epoch, const train::EpochResult& result) override {
     if (watcher_ != nullptr) watcher_->set_epoch(-1);
     double images = 0;
     for (const train::Metrics& metrics : result.per_worker) {
       images += metrics.at("images");
     }
+    double fid_seconds = 0;
+    const std::string fid = FidRemark(result.metrics, &fid_seconds);
     reporter_.AfterEpoch(epoch, result.metrics.at("g_loss"),
-                         result.metrics.at("d_loss"), images, result.seconds,
-                         result.synced ? "  synced" : "");
+                         result.metrics.at("d_loss"), images,
+                         result.seconds - fid_seconds,
+                         absl::StrCat(result.synced ? "  synced" : "", fid));
     SaveSamples(epoch);
   }
 
@@ -362,6 +406,7 @@ class ReportingTrainer : public GanTrainer {
     if (!std::exchange(warned_, true)) {
       PrintAverageWarning(run_, shard_.images, &reporter_.bar());
     }
+    if (fid_.enabled()) MR_RETURN_IF_ERROR(StartFid());
     if (reporter_.bar().draws()) {
       watcher_ = std::make_unique<ProgressWatcher>(
           [this] { return WorkerProgress(kPollInterval); }, &reporter_);
@@ -369,8 +414,18 @@ class ReportingTrainer : public GanTrainer {
     return absl::OkStatus();
   }
 
+  absl::Status StartFid() {
+    // Once, however many workers a machine has.
+    const ObjectRef<ExtractorFile> extractor =
+        cluster().Put(fid_.options().extractor);
+    MR_RETURN_IF_ERROR(CallWorkers<&GanWorker::LoadExtractor>(extractor));
+    GanFidTeam team(workers());
+    return fid_.Start(shard_.shape(), &team, &reporter_.bar());
+  }
+
   const TrainingRunOptions& run_;
   Reporter& reporter_;
+  FidCurve fid_;
   absl::Status status_;
   GanShard shard_;
   bool warned_ = false;

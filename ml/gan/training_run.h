@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "ml/cli/progress_bar.h"
+#include "ml/gan/fid_curve.h"
 #include "ml/gan/gan_worker.h"
 #include "train/options.h"
 
@@ -19,6 +20,7 @@ struct TrainingRunOptions {
   int threads = 1;  // Compute threads of the process, or of each worker.
   std::string save_dir;
   int sample_every = 0;  // Epochs from one picture to the next; 0: none.
+  FidCurveOptions fid;
 
   // On a cluster: the one of `trainer.cluster`. Else in this process, and
   // `trainer` does not matter.
@@ -39,11 +41,17 @@ struct TrainingRunOptions {
 // save_dir where there is none. One that cannot be made or written is a
 // warning.
 //
+// With fid.every, the images of the generator that would be saved are compared
+// with the real ones every so many epochs and after the last, by the workers,
+// which are synchronised first. Epochs have the result in their metrics, "fid",
+// and what it is by in their notes.
+//
 // Prints a line an epoch and, at the end, where the files are.
 //
 // Distributed, `trainer` may have a run folder and checkpoints.
 //
-// Errors: those of the folder, before training; of the data, of a worker.
+// Errors: those of the folder, before training; of the data, of a worker; of
+// the extractor, and of the real images' statistics, before training.
 // CANCELLED, a signal has ended training early, with a checkpoint; nothing is
 // in save_dir then.
 absl::Status RunTraining(const TrainingRunOptions& options, ProgressBar* bar);

@@ -12,6 +12,7 @@
 #include "ml/cli/progress_bar.h"
 #include "ml/gan/model_file.h"
 #include "ml/metrics/feature_extractor.h"
+#include "ml/metrics/fid_evaluation.h"
 #include "ml/metrics/fid_worker.h"
 #include "runtime/api/miniray.h"
 
@@ -29,15 +30,6 @@ struct FidRunOptions {
   int workers = 1;
   double cpus_per_worker = 1;
   absl::Duration start_timeout = absl::Seconds(60);
-};
-
-struct FidResult {
-  std::string name;  // FeatureExtractor::DistanceName.
-  double distance = 0;
-  int64_t real_images = 0;
-  int64_t generated_images = 0;
-  int64_t features = 0;
-  bool from_cache = false;  // The statistics of the real images.
 };
 
 // Compares the images of a generator with those of a data set.

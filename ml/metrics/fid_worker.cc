@@ -19,7 +19,6 @@
 #include "ml/data/prefetcher.h"
 #include "ml/data/split.h"
 #include "ml/gan/model_file.h"
-#include "ml/image/grid.h"
 #include "ml/metrics/statistics_cache.h"
 #include "runtime/base/status_macros.h"
 
@@ -172,9 +171,12 @@ absl::StatusOr<FeatureStatistics> FidWorker::RealStatistics(const FidData& data,
     MR_ASSIGN_OR_RETURN(const ImageDataset images, LoadImageDataset(load));
     MR_RETURN_IF_ERROR(CheckShape(
         {images.channels(), images.height(), images.width()}, data.dataset));
-    return StatisticsOf(images.size(), [&](int64_t begin, int64_t end) {
-      return images.images.slice(0, begin, end);
-    });
+    return StatisticsOfImages(
+        images.size(),
+        [&](int64_t begin, int64_t end) {
+          return images.images.slice(0, begin, end);
+        },
+        *extractor_, on_progress_);
   }
   const absl::StatusOr<ImageFolder> folder = OpenPictures(load);
   if (!folder.ok()) return Annotate(folder.status(), DatasetName(data));
@@ -184,21 +186,22 @@ absl::StatusOr<FeatureStatistics> FidWorker::RealStatistics(const FidData& data,
   // Reading may take as long as computing. Not more: of large pictures each
   // thread resizes with LibTorch's own.
   const int threads = std::clamp(at::get_num_threads(), 2, 8);
-  Prefetcher<ImageBatch> ahead((folder->size() + kBatch - 1) / kBatch,
-                               [&folder](int64_t batch) {
-                                 const int64_t first = batch * kBatch;
-                                 std::vector<int64_t> items(static_cast<size_t>(
-                                     std::min(kBatch, folder->size() - first)));
-                                 std::iota(items.begin(), items.end(), first);
-                                 return folder->ReadBatch(items);
-                               },
-                               {.threads = threads, .ahead = threads + 1});
+  Prefetcher<ImageBatch> ahead(
+      (folder->size() + kFeatureBatch - 1) / kFeatureBatch,
+      [&folder](int64_t batch) {
+        const int64_t first = batch * kFeatureBatch;
+        std::vector<int64_t> items(static_cast<size_t>(
+            std::min(kFeatureBatch, folder->size() - first)));
+        std::iota(items.begin(), items.end(), first);
+        return folder->ReadBatch(items);
+      },
+      {.threads = threads, .ahead = threads + 1});
   const auto next = [&](int64_t, int64_t) -> absl::StatusOr<at::Tensor> {
     absl::StatusOr<ImageBatch> batch = ahead.Next();
     if (!batch.ok()) return Annotate(batch.status(), DatasetName(data));
     return std::move(batch->images);
   };
-  return StatisticsOf(folder->size(), next);
+  return StatisticsOfImages(folder->size(), next, *extractor_, on_progress_);
 }
 
 absl::Status FidWorker::CheckShape(const ImageShape& shape,
@@ -211,39 +214,11 @@ absl::Status FidWorker::CheckShape(const ImageShape& shape,
       "shape"));
 }
 
-absl::StatusOr<FeatureStatistics> FidWorker::StatisticsOf(
-    int64_t size,
-    const std::function<absl::StatusOr<at::Tensor>(int64_t begin, int64_t end)>&
-        images) {
-  FeatureStatistics statistics;
-  for (int64_t begin = 0; begin < size; begin += kBatch) {
-    const int64_t end = std::min(begin + kBatch, size);
-    MR_ASSIGN_OR_RETURN(const at::Tensor batch, images(begin, end));
-    MR_ASSIGN_OR_RETURN(const at::Tensor features, extractor_->Extract(batch));
-    MR_RETURN_IF_ERROR(statistics.Add(features));
-    if (on_progress_ != nullptr) on_progress_(end, size);
-  }
-  return statistics;
-}
-
 absl::StatusOr<FeatureStatistics> FidWorker::GeneratedStatistics(
     uint64_t seed, int64_t first, int64_t count) {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  if (first < 0 || count < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("images [", first, ", ", first, " + ", count,
-                     "): expected first >= 0 and at least 1 image"));
-  }
-  FeatureStatistics statistics;
-  for (int64_t done = 0; done < count; done += kBatch) {
-    const int64_t size = std::min(kBatch, count - done);
-    const at::Tensor images =
-        ToUint8(generator_->Generate(seed, first + done, size));
-    MR_ASSIGN_OR_RETURN(const at::Tensor features, extractor_->Extract(images));
-    MR_RETURN_IF_ERROR(statistics.Add(features));
-    if (on_progress_ != nullptr) on_progress_(done + size, count);
-  }
-  return statistics;
+  return StatisticsOfGenerator(seed, first, count, *generator_, *extractor_,
+                               on_progress_);
 }
 
 absl::Status FidWorker::CheckLoaded() const {

@@ -5,16 +5,15 @@
 #define MINIRAY_ML_METRICS_FID_WORKER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ml/gan/architecture.h"
 #include "ml/gan/image_generator.h"
+#include "ml/metrics/extract_statistics.h"
 #include "ml/metrics/feature_extractor.h"
 #include "ml/metrics/feature_statistics.h"
 #include "runtime/api/miniray.h"
@@ -78,29 +77,17 @@ class FidWorker {
 
   // In this process: is told how many images of the running call are done, and
   // of how many.
-  void set_on_progress(std::function<void(int64_t done, int64_t of)> hook) {
-    on_progress_ = std::move(hook);
-  }
-
-  // Images whose features are computed at a time.
-  static constexpr int64_t kBatch = ImageGenerator::kBlock;
+  void set_on_progress(OnImages hook) { on_progress_ = std::move(hook); }
 
  private:
   absl::Status CheckLoaded() const;
   // Checks the shape of real images.
   absl::Status CheckShape(const ImageShape& shape,
                           const std::string& dataset) const;
-  // The statistics of `size` images. images: returns uint8 [N, C, H, W] of
-  // [begin, end), called for one batch behind the other.
-  absl::StatusOr<FeatureStatistics> StatisticsOf(
-      int64_t size,
-      const std::function<absl::StatusOr<at::Tensor>(int64_t begin,
-                                                     int64_t end)>& images);
-
   std::unique_ptr<FeatureExtractor> extractor_;
   std::unique_ptr<ImageGenerator> generator_;
   ImageShape shape_;  // Of generated images.
-  std::function<void(int64_t, int64_t)> on_progress_;
+  OnImages on_progress_;
 };
 MINIRAY_ACTOR(FidWorker, Constructor<>, &FidWorker::LoadExtractor,
               &FidWorker::LoadGenerator, &FidWorker::Identity,

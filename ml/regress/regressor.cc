@@ -6,6 +6,7 @@
 #include "ATen/CPUGeneratorImpl.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "ml/models/linear.h"
 #include "runtime/base/status_macros.h"
 #include "torch/torch.h"
 #include "train/device.h"
@@ -18,16 +19,6 @@ namespace {
 
 // What a checkpoint has of the TrainLoop.
 constexpr char kLoop[] = "model.loop";
-
-torch::nn::Linear MakeLinear(int64_t inputs, int64_t outputs,
-                             at::Generator& random) {
-  torch::nn::Linear linear(inputs, outputs);
-  const torch::NoGradGuard no_grad;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(inputs));
-  linear->weight.uniform_(-bound, bound, random);
-  linear->bias.uniform_(-bound, bound, random);
-  return linear;
-}
 
 }  // namespace
 

@@ -27,7 +27,8 @@ absl::Status LoadPlugin(const std::string& path, const std::string& name);
 struct PluginFile {
   std::string path;
   std::string name;  // Base name.
-  // Its package at the head; empty: it is still to be sent there.
+  // Its package at the head that started this actor; empty: this is a driver,
+  // which sends it to each head that it connects to.
   std::string package_id;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/client/program_packages.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -31,14 +32,18 @@ absl::Status ProgramPackages::AddTo(v1::ActorSpec* spec) {
   }
   spec->set_package_id(package_id_);
   spec->set_package_name(name);
-  for (PluginFile& plugin : ProgramPlugins()) {
-    if (plugin.package_id.empty()) {
-      MR_ASSIGN_OR_RETURN(const std::string id, Sha256OfFile(plugin.path));
-      MR_RETURN_IF_ERROR(Upload(plugin.path, plugin.name, id));
-      plugin.package_id = id;
+  for (const PluginFile& plugin : ProgramPlugins()) {
+    std::string id = plugin.package_id;
+    if (id.empty()) {
+      id = plugin_ids_[plugin.path];
+      if (id.empty()) {
+        MR_ASSIGN_OR_RETURN(id, Sha256OfFile(plugin.path));
+        MR_RETURN_IF_ERROR(Upload(plugin.path, plugin.name, id));
+        plugin_ids_[plugin.path] = id;
+      }
     }
     v1::Plugin* const added = spec->add_plugins();
-    added->set_package_id(plugin.package_id);
+    added->set_package_id(std::move(id));
     added->set_name(ToUtf8(plugin.name));
   }
   return absl::OkStatus();

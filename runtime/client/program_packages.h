@@ -4,6 +4,7 @@
 #ifndef MINIRAY_RUNTIME_CLIENT_PROGRAM_PACKAGES_H_
 #define MINIRAY_RUNTIME_CLIENT_PROGRAM_PACKAGES_H_
 
+#include <map>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -43,6 +44,8 @@ class ProgramPackages {
   absl::Mutex mu_;
   std::string name_ ABSL_GUARDED_BY(mu_);
   std::string package_id_ ABSL_GUARDED_BY(mu_);
+  // Of plug-ins that this head has been sent, by path.
+  std::map<std::string, std::string> plugin_ids_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace internal

@@ -161,7 +161,7 @@ class HeadServerImpl : public HeadServer {
 
   uint64_t StateFingerprint() const override { return state_.Fingerprint(); }
 
-  absl::StatusOr<std::unique_ptr<LogReader>> ReadLog(
+  absl::StatusOr<std::unique_ptr<LogChunkReader>> ReadLog(
       const v1::ReadLogRequest& request) override {
     MR_ASSIGN_OR_RETURN(ClusterState::LogPlace place, state_.FindLog(request));
     return std::make_unique<LogChunkQueue>(&logs_, &state_, std::move(place));

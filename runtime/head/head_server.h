@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "proto/actor.pb.h"
 #include "proto/head.pb.h"
-#include "runtime/head/log_reader.h"
+#include "runtime/head/log_chunk_reader.h"
 
 namespace miniray {
 
@@ -97,7 +97,7 @@ class HeadServer {
   // millisecond with ten thousand actors.
   virtual uint64_t StateFingerprint() const = 0;
   // As ReadLog. The reader must go before the head. Errors: those of ReadLog.
-  virtual absl::StatusOr<std::unique_ptr<LogReader>> ReadLog(
+  virtual absl::StatusOr<std::unique_ptr<LogChunkReader>> ReadLog(
       const v1::ReadLogRequest& request) = 0;
   // As StopJob; waits until the head's answer would leave. Errors: NOT_FOUND.
   virtual absl::Status StopJob(const std::string& job_id) = 0;

@@ -1,4 +1,4 @@
-// LogReader over a LogReading.
+// LogChunkReader over a LogReading.
 
 #ifndef MINIRAY_RUNTIME_HEAD_LOG_CHUNK_QUEUE_H_
 #define MINIRAY_RUNTIME_HEAD_LOG_CHUNK_QUEUE_H_
@@ -12,14 +12,14 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "runtime/head/cluster_state.h"
-#include "runtime/head/log_reader.h"
+#include "runtime/head/log_chunk_reader.h"
 #include "runtime/head/log_reading.h"
 #include "runtime/head/log_relay.h"
 
 namespace miniray {
 
 // `relay` and `state` outlive it.
-class LogChunkQueue : public LogReader, public LogOutput {
+class LogChunkQueue : public LogChunkReader, public LogOutput {
  public:
   LogChunkQueue(LogRelay* relay, ClusterState* state,
                 ClusterState::LogPlace place);

@@ -41,8 +41,9 @@ Beside it, on the same batches, with parameters in shared memory like the worker
                         it can do where workers are brought together
 Workers train with a TrainLoop. Every step: sync_every = 1, so the weights of both
 workers are averaged after each batch; overlapped: while the next batch is trained,
-one step stale. 5 epochs are measured at a time; the 2
-workers that are synchronised every 5 epochs are so once in that time. One worker
+one step stale. 5 epochs are measured at a time, after one that is
+not; the 2 workers that are synchronised every 5 epochs are so once in that time. All
+processes are started anew for each measurement. One worker
 must end with the loss of the plain loop, to the last bit.
 
   --epoch_samples=N  images in an epoch of each process (default 2048)
@@ -90,23 +91,50 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-// "compute 98.1 %, wait 0.9 %, sync 1.2 %": wait is a part of compute.
-std::string Shares(const TrainTeam& team) {
-  const train::Timing timing = team.timing();
-  const double percent = 100 / team.seconds();
-  return absl::StrFormat("compute %.1f %%, of it wait %.1f %%; sync %.1f %%",
-                         timing.compute * percent, timing.wait * percent,
-                         timing.sync * percent);
-}
+// How processes or actors that train together are measured: anew each time,
+// since how fast a process is hangs on where its memory happens to lie, by
+// several percent for all of its life.
+struct Team {
+  Case what;
+  double seconds = 0;  // Sums over all rounds.
+  train::Timing timing;
+  double last_loss = 0;  // Of worker 0, in the last round.
+
+  absl::StatusOr<double> Train(const Cluster& cluster, int64_t samples,
+                               int64_t batch) {
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<TrainTeam> team,
+                        TrainTeam::Start({.num_workers = what.workers,
+                                          .cluster = cluster,
+                                          .sync_interval = what.sync_interval,
+                                          .sync_every = what.sync_every,
+                                          .overlap_sync = what.overlap},
+                                         samples, batch));
+    MR_ASSIGN_OR_RETURN(const double rate, team->TrainEpochs(kEpochs));
+    seconds += team->seconds();
+    const train::Timing time = team->timing();
+    timing.compute += time.compute;
+    timing.wait += time.wait;
+    timing.sync += time.sync;
+    last_loss = team->last_loss();
+    return rate;
+  }
+
+  // "compute 98.1 %, wait 0.9 %, sync 1.2 %": wait is a part of compute.
+  std::string Shares() const {
+    const double percent = 100 / seconds;
+    return absl::StrFormat("compute %.1f %%, of it wait %.1f %%; sync %.1f %%",
+                           timing.compute * percent, timing.wait * percent,
+                           timing.sync * percent);
+  }
+};
 
 // The plain loop and the worker alone have seen the same batches as often.
-absl::Status CheckSameTraining(PlainTraining& plain, const TrainTeam& worker) {
-  MR_ASSIGN_OR_RETURN(const double expected, plain.LastLoss());
-  if (worker.last_loss() == expected) return absl::OkStatus();
+absl::Status CheckSameTraining(double plain_loss, double worker_loss) {
+  if (worker_loss == plain_loss) return absl::OkStatus();
   return absl::InternalError(absl::StrFormat(
       "the worker's loss is %.17g and the plain loop's %.17g: they have not "
       "done the same",
-      worker.last_loss(), expected));
+      worker_loss, plain_loss));
 }
 
 absl::Status Measure(Table* table) {
@@ -114,40 +142,46 @@ absl::Status Measure(Table* table) {
   const int64_t samples = absl::GetFlag(FLAGS_epoch_samples);
   const int64_t batch = absl::GetFlag(FLAGS_batch);
   MR_ASSIGN_OR_RETURN(const Cluster cluster,
-                      Cluster::Connect({.embedded_num_cpus = 9}));
-  MR_ASSIGN_OR_RETURN(const auto plain,
-                      PlainTraining::Start(1, samples, batch));
-  MR_ASSIGN_OR_RETURN(const auto ceiling,
-                      PlainTraining::Start(2, samples, batch));
+                      Cluster::Connect({.embedded_num_cpus = 3}));
+  double plain_loss = 0;
   std::vector<Measurement> measurements = {
-      {kPlainName, [&] { return plain->Train(kEpochs); }},
-      {kCeilingName, [&] { return ceiling->Train(kEpochs); }},
-      {kInStepName, [&] { return ceiling->TrainInStep(kEpochs); }}};
+      {kPlainName,
+       [&]() -> absl::StatusOr<double> {
+         MR_ASSIGN_OR_RETURN(const auto plain,
+                             PlainTraining::Start(1, samples, batch));
+         MR_ASSIGN_OR_RETURN(const double rate, plain->Train(kEpochs));
+         MR_ASSIGN_OR_RETURN(plain_loss, plain->LastLoss());
+         return rate;
+       }},
+      {kCeilingName,
+       [&]() -> absl::StatusOr<double> {
+         MR_ASSIGN_OR_RETURN(const auto plain,
+                             PlainTraining::Start(2, samples, batch));
+         return plain->Train(kEpochs);
+       }},
+      {kInStepName, [&]() -> absl::StatusOr<double> {
+         MR_ASSIGN_OR_RETURN(const auto plain,
+                             PlainTraining::Start(2, samples, batch));
+         return plain->TrainInStep(kEpochs);
+       }}};
   const size_t first_team = measurements.size();
-  std::vector<std::unique_ptr<TrainTeam>> teams;
-  for (const Case& c : Cases()) {
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<TrainTeam> team,
-                        TrainTeam::Start({.num_workers = c.workers,
-                                          .cluster = cluster,
-                                          .sync_interval = c.sync_interval,
-                                          .sync_every = c.sync_every,
-                                          .overlap_sync = c.overlap},
-                                         samples, batch));
+  std::vector<Team> teams;
+  for (const Case& c : Cases()) teams.push_back({.what = c});
+  for (Team& team : teams) {
     measurements.push_back(
-        {c.what, [team = team.get()] { return team->TrainEpochs(kEpochs); }});
-    teams.push_back(std::move(team));
+        {team.what.what, [&] { return team.Train(cluster, samples, batch); }});
   }
   MR_ASSIGN_OR_RETURN(const std::vector<double> medians,
                       MeasureInTurn(measurements, table));
-  MR_RETURN_IF_ERROR(CheckSameTraining(*plain, *teams[0]));
-  for (size_t i = 0; i < Cases().size(); ++i) {
-    const Case& c = Cases()[i];
+  MR_RETURN_IF_ERROR(CheckSameTraining(plain_loss, teams[0].last_loss));
+  for (size_t i = 0; i < teams.size(); ++i) {
+    const Case& c = teams[i].what;
     table->Add({.what = c.what,
                 .unit = "images/s",
                 .ours = medians[first_team + i],
                 .peer_name = c.workers == 1 ? kPlainName : kCeilingName,
                 .peer = c.workers == 1 ? medians[0] : medians[1],
-                .note = Shares(*teams[i]),
+                .note = teams[i].Shares(),
                 .at_least = c.at_least});
     if (c.workers == 1 || c.sync_interval > 1 || c.sync_every > 0) continue;
     table->Add({.what = c.what,

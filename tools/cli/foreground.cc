@@ -172,7 +172,7 @@ void ConnectHead(HeadServer* head, DashboardServer::Options* options) {
   };
   options->read_log = [head](const v1::ReadLogRequest& request)
       -> absl::StatusOr<DashboardServer::LogSource> {
-    MR_ASSIGN_OR_RETURN(std::shared_ptr<LogReader> reader,
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<LogChunkReader> reader,
                         head->ReadLog(request));
     return [reader](absl::Duration timeout) { return reader->Next(timeout); };
   };

@@ -10,8 +10,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/files.h"
 #include "tests/integration/process_tools.h"
 
 namespace miniray::ml {
@@ -110,6 +113,53 @@ TEST_F(FidProgramTest, ComparesWithTheDataThatTheGeneratorLearned) {
                      "--features=" + Path("models/generator.pt"),
                      "--dataset=synthetic", "--cache-dir="}),
                 1, "not a classifier that `classification` saved");
+}
+
+// A curve in the history of a training, whose last point the program `fid` says
+// again.
+TEST_F(FidProgramTest, TrainWritesACurve) {
+  const RunResult classified =
+      Run("ml/examples/classification",
+          {"--dataset=synthetic", "--limit=200", "--workers=1", "--epochs=1",
+           "--save=" + Path("cnn.pt")});
+  ASSERT_EQ(classified.exit_code, 0) << classified.err;
+  const RunResult trained = Run(
+      "ml/train",
+      {"--dataset=synthetic", "--limit=64", "--batch-size=16", "--latent-dim=8",
+       "--mode=distributed", "--workers=2", "--epochs=3", "--eval-fid-every=2",
+       "--features=" + Path("cnn.pt"), "--fid-count=300",
+       "--fid-cache-dir=" + Path("cache"), "--storage-path=" + Path("runs"),
+       "--name=run", "--save-dir=" + Path("models")});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string name = "classifier distance (cnn, trained on synthetic)";
+  EXPECT_THAT(trained.out, HasSubstr("fid: " + name +
+                                     " of 300 images, every 2 epochs; not "
+                                     "comparable with numbers by another "
+                                     "file\n"));
+  EXPECT_THAT(trained.out, HasSubstr("Real images: 64, "));
+
+  std::vector<nlohmann::json> epochs;
+  for (const absl::string_view line :
+       absl::StrSplit(*ReadFile(Path("runs/run/history.jsonl")), '\n',
+                      absl::SkipEmpty())) {
+    epochs.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(epochs.size(), 3u);
+  EXPECT_FALSE(epochs[0]["metrics"].contains("fid"));
+  EXPECT_GT(epochs[1]["metrics"]["fid"].get<double>(), 0);
+  EXPECT_EQ(epochs[1]["notes"][0]["fid"], name);
+  const double last = epochs[2]["metrics"]["fid"].get<double>();
+  EXPECT_TRUE(tree_.WaitForCount(0));
+
+  const RunResult again =
+      Fid({"--model=" + Path("models/generator.pt"),
+           "--features=" + Path("cnn.pt"), "--dataset=synthetic", "--limit=64",
+           "--count=300", "--cache-dir=" + Path("cache")});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("Real images: 64, from " + Path("cache")));
+  EXPECT_THAT(again.out, HasSubstr(name + ": "));
+  // Threads round otherwise, by which a pixel may be another one.
+  EXPECT_NEAR(Distance(again), last, 0.01 * last);
 }
 
 TEST_F(FidProgramTest, BadUsageExitsWith2) {

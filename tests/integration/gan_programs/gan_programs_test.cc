@@ -280,7 +280,7 @@ TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
   const std::string runs = "--storage-path=" + Folder("runs");
   ExpectOneLine(Train({runs}), 2, "--mode=single");
   for (const char* flag :
-       {"--workers=2", "--sharding=strided", "--name=x",
+       {"--workers=2", "--sharding=strided", "--sync-moments=reset", "--name=x",
         "--num-cpus-per-worker=2", "--num-gpus-per-worker=1"}) {
     const std::string name(flag, std::string(flag).find('='));
     ExpectOneLine(Train({flag}), 2, name + " has no effect with --mode=single");
@@ -323,6 +323,9 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
                 "must be in [0, 1)");
   ExpectOneLine(Train({"--momentum=much"}), 2, "expected a number");
   ExpectOneLine(Train({"--sync-options=x"}), 2, "expected name=value");
+  ExpectOneLine(Train({"--mode=distributed", "--sync-moments=sum"}), 2,
+                "--sync-moments: Adam's moments are 'sum'; expected keep, "
+                "average or reset");
   ExpectOneLine(Train({"--batch-size=1"}), 2, "--batch-size is 1");
   ExpectOneLine(Train({"--lr=0"}), 2, "--lr is 0");
   ExpectOneLine(Train({"--architecture=cnn"}), 2,
@@ -336,6 +339,20 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(
       Train({"--dataset=image-folder", "--data-dir=x", "--image-size=2000"}), 2,
       "--image-size: images are 3x2000x2000 values");
+  ExpectOneLine(Train({"--features=x"}), 2,
+                "--features has no effect without --eval-fid-every");
+  ExpectOneLine(Train({"--fid-count=100"}), 2,
+                "--fid-count has no effect without --eval-fid-every");
+  ExpectOneLine(Train({"--eval-fid-every=2"}), 2, "one of --features");
+  ExpectOneLine(Train({"--eval-fid-every=-1"}), 2, "--eval-fid-every is -1");
+  ExpectOneLine(Train({"--eval-fid-every=2", "--features=x", "--fid-size=224"}),
+                2, "--fid-size has no effect without --fid-features");
+  ExpectOneLine(Train({"--eval-fid-every=2", "--features=x", "--fid-count=1"}),
+                2, "--fid-count is 1");
+  ExpectOneLine(Train({"--eval-fid-every=2", "--features=/no/such/file"}), 1,
+                "/no/such/file");
+  ExpectOneLine(Train({"--lazy"}), 2,
+                "--lazy has no effect without --dataset=image-folder");
   ExpectOneLine(Train({"--ema-decay=1"}), 2, "--ema-decay is 1");
   ExpectOneLine(Train({"--sample-every=-1"}), 2, "--sample-every is -1");
   ExpectOneLine(Train({"--loss=wgan"}), 2,

@@ -195,6 +195,38 @@ TEST_F(GanTrainerTest, AConditionalDcganIsSavedAsItsAverage) {
       Equal(SelectNetwork(GanNetwork::kGenerator, weights), average.weights));
 }
 
+TEST_F(GanTrainerTest, MomentsAreAveragedWhereThatIsAskedFor) {
+  GanWorkerOptions options = TinyOptions();
+  options.sync_moments = SyncMoments::kAverage;
+  GanTrainer trainer(Options(1), options);
+  ASSERT_EQ(trainer.Train({.epochs = 2}).status(), absl::OkStatus());
+  const std::vector<NamedTensors> weights = WeightsOf(trainer);
+  EXPECT_TRUE(Equal(weights[0], weights[1]));
+  EXPECT_TRUE(Equal(weights[0], *trainer.PullWeights()));
+  // Two epochs of two batches of a shard of 32 images.
+  int counters = 0;
+  for (const auto& [name, tensor] : weights[0]) {
+    if (!name.ends_with("_adam.step")) continue;
+    EXPECT_EQ(tensor.item<int64_t>(), 4) << name;
+    ++counters;
+  }
+  EXPECT_EQ(counters, 2);
+  trainer.Shutdown();
+
+  // What workers do with the same mean afterwards differs.
+  std::vector<NamedTensors> ends;
+  for (const SyncMoments moments :
+       {SyncMoments::kKeep, SyncMoments::kAverage, SyncMoments::kReset}) {
+    options.sync_moments = moments;
+    GanTrainer each(Options(1), options);
+    ASSERT_EQ(each.Train({.epochs = 2}).status(), absl::OkStatus());
+    ends.push_back(SelectNetwork(GanNetwork::kGenerator, *each.PullWeights()));
+  }
+  EXPECT_FALSE(Equal(ends[0], ends[1]));
+  EXPECT_FALSE(Equal(ends[0], ends[2]));
+  EXPECT_FALSE(Equal(ends[1], ends[2]));
+}
+
 TEST_F(GanTrainerTest, AServerOptimizerLeavesTheAverageAtTheMean) {
   GanWorkerOptions options = TinyOptions();
   options.ema_decay = 0.5;

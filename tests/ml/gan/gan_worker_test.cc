@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "ATen/ops/full.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ml/gan/total_progress.h"
+#include "ml/image/png.h"
+#include "tests/ml/data/data_testutil.h"
 #include "tests/ml/gan/gan_testutil.h"
 
 namespace miniray::ml {
@@ -230,6 +235,30 @@ TEST(GanWorkerTest, AllOfTheAverageIsABuffer) {
   EXPECT_EQ(buffers, expected);
 }
 
+TEST(GanWorkerTest, MomentsThatAreSynchronisedAreBuffers) {
+  GanWorkerOptions options = FullOptions();
+  options.sync_moments = SyncMoments::kAverage;
+  GanWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
+  ASSERT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+  const std::vector<std::string> buffers = *worker.BufferNames();
+  std::vector<std::string> expected;
+  int moments = 0;
+  const NamedTensors weights = *worker.GetWeights();
+  for (const auto& [name, tensor] : weights) {
+    const bool is_moment = name.find("_adam.") != std::string::npos;
+    moments += is_moment ? 1 : 0;
+    if (is_moment || name.starts_with("generator_ema.") ||
+        name.find("running_") != std::string::npos ||
+        name.find("num_batches") != std::string::npos) {
+      expected.push_back(name);
+    }
+  }
+  EXPECT_GT(moments, 0);
+  EXPECT_EQ(buffers, expected);
+  EXPECT_EQ(worker.SetWeights(Copy(weights)), absl::OkStatus());
+}
+
 TEST(GanWorkerTest, SamplesAreOfTheAverageAndChangeNothing) {
   GanWorkerOptions options = FullOptions();
   options.ema_decay = 0.5;
@@ -301,6 +330,61 @@ TEST(GanWorkerTest, DealsTheImagesAsToldTo) {
   EXPECT_THAT(status.message(), HasSubstr("sharding is 'by_size'"));
 }
 
+// Writes 24 pictures of two classes.
+std::string MakePictures() {
+  const std::string root = MakeTestFolder();
+  for (int i = 0; i < 24; ++i) {
+    const std::string folder =
+        absl::StrCat(root, "/train/", i % 2 == 0 ? "even" : "odd");
+    std::filesystem::create_directories(folder);
+    EXPECT_EQ(WritePng(absl::StrCat(folder, "/", i, ".png"),
+                       at::full({3, 8, 8}, 10 * i, at::kByte)),
+              absl::OkStatus());
+  }
+  return root;
+}
+
+GanWorkerOptions PictureOptions(const std::string& data_dir) {
+  return {.dataset = "image-folder",
+          .data_dir = data_dir,
+          .image_size = 8,
+          .batch_size = 4,
+          .latent_dim = 8,
+          .conditional = true,
+          .seed = 5};
+}
+
+TEST(GanWorkerTest, PicturesThatStayOnTheDiskTrainTheSame) {
+  GanWorkerOptions options = PictureOptions(MakePictures());
+  for (const char* sharding : {"contiguous", "shuffled", "by_class"}) {
+    options.sharding = sharding;
+    options.lazy = false;
+    const NamedTensors in_memory = WeightsAfter(options, 2, 1, 2);
+    options.lazy = true;
+    EXPECT_TRUE(Equal(WeightsAfter(options, 2, 1, 2), in_memory)) << sharding;
+    GanWorker worker(options);
+    ASSERT_EQ(worker.LoadDataShard(1, 2), absl::OkStatus());
+    const GanShard shard = *worker.DescribeShard();
+    EXPECT_EQ(shard.images, 12);
+    EXPECT_EQ(*worker.NumSamples(), 12);
+    EXPECT_EQ(shard.shape(), (ImageShape{3, 8, 8}));
+    EXPECT_EQ(shard.class_names, (std::vector<std::string>{"even", "odd"}));
+  }
+}
+
+TEST(GanWorkerTest, APictureThatCannotBeReadIsAnErrorOfTheEpoch) {
+  GanWorkerOptions options = PictureOptions(MakePictures());
+  options.lazy = true;
+  GanWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1), absl::OkStatus());
+  ASSERT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+  const std::string bad =
+      WriteTestFile(options.data_dir + "/train/even", "4.png", "no PNG");
+  // An epoch has all 24 pictures, in six batches.
+  ExpectError(worker.TrainEpoch(1).status(), absl::StatusCode::kDataLoss,
+              {bad});
+}
+
 TEST(GanWorkerTest, WantsDataFirst) {
   GanWorker worker(TinyOptions());
   EXPECT_EQ(worker.TrainEpoch(0).status().code(),
@@ -332,6 +416,10 @@ TEST(GanWorkerTest, RefusesWhatItCannotTrainOn) {
   options.dataset = "mnist";
   options.data_dir = "/no/such/folder";
   EXPECT_THAT(error(options), HasSubstr("/no/such/folder"));
+  options = TinyOptions();
+  options.lazy = true;
+  EXPECT_THAT(error(options), HasSubstr("only an image-folder can stay on the "
+                                        "disk (lazy), not 'synthetic'"));
 }
 
 TEST(GanWorkerTest, StopsWhenTheLossesAreNoLongerFinite) {

@@ -56,9 +56,9 @@ template <class Condition>
 ChangeFeed::Versions AwaitThat(ChangeFeed::Watch* watch, Condition is_so) {
   const absl::Time deadline = absl::Now() + kLong;
   ChangeFeed::Versions now = {-1, -1};
-  while (!is_so(now) && absl::Now() < deadline) {
+  do {
     now = watch->Await(now, absl::Seconds(1));
-  }
+  } while (!is_so(now) && absl::Now() < deadline);
   EXPECT_TRUE(is_so(now));
   return now;
 }

@@ -1,7 +1,7 @@
 // A log, for a thread of the head itself that reads it.
 
-#ifndef MINIRAY_RUNTIME_HEAD_LOG_READER_H_
-#define MINIRAY_RUNTIME_HEAD_LOG_READER_H_
+#ifndef MINIRAY_RUNTIME_HEAD_LOG_CHUNK_READER_H_
+#define MINIRAY_RUNTIME_HEAD_LOG_CHUNK_READER_H_
 
 #include <memory>
 #include <optional>
@@ -14,9 +14,9 @@ namespace miniray {
 
 // What ReadLog answers (proto/head.proto), one chunk after the other. For one
 // thread. Its destruction ends the reading, and tells the node so.
-class LogReader {
+class LogChunkReader {
  public:
-  virtual ~LogReader() = default;
+  virtual ~LogChunkReader() = default;
 
   // Waits for the next chunk, at most `timeout`; nothing: none came. The node
   // sends no more than 1 MiB ahead. Errors: OUT_OF_RANGE, all was read; those
@@ -27,4 +27,4 @@ class LogReader {
 
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_HEAD_LOG_READER_H_
+#endif  // MINIRAY_RUNTIME_HEAD_LOG_CHUNK_READER_H_

@@ -1,0 +1,16 @@
+#include "ml/examples/example_main.h"
+
+namespace miniray::ml {
+
+int ExampleMain(int argc, char** argv, ProgramHelp help,
+                absl::FunctionRef<absl::Status()> run) {
+  help.other_flags.emplace_back(
+      "address=HOST:PORT",
+      "head of the cluster; without it, and without MINIRAY_ADDRESS, one is "
+      "started for the run");
+  if (const auto code = ParseCommandLine(help, argc, argv)) return *code;
+  const absl::Status status = run();
+  return status.ok() ? 0 : Fail(help, status, kExitFailure);
+}
+
+}  // namespace miniray::ml
