@@ -29,24 +29,39 @@ RealCluster::RealCluster(Options options) : options_(std::move(options)) {
 }
 
 void RealCluster::StartHead() {
-  std::vector<std::string> argv = {BuiltProgram("tools/miniray"),
-                                   "start",
-                                   "--head",
-                                   "--block",
-                                   absl::StrCat("--port=", port_),
-                                   "--dashboard_port=-1"};
+  std::vector<std::string> argv = {
+      BuiltProgram("tools/miniray"),
+      "start",
+      "--head",
+      "--block",
+      absl::StrCat("--port=", port_),
+      absl::StrCat("--dashboard_port=",
+                   options_.dashboard ? dashboard_port_ : "-1")};
   argv.insert(argv.end(), options_.head_flags.begin(),
               options_.head_flags.end());
   head_ = tree_.Start(argv);
   // "The head listens at HOST:PORT (pid ..."
+  address_ = ReadPast("listens at ");
+  address_ = address_.substr(0, address_.find(' '));
+  port_ = address_.substr(address_.rfind(':') + 1);
+  if (!options_.dashboard) return;
+  const std::string url = ReadPast("Dashboard: ");
+  dashboard_port_ = url.substr(url.rfind(':') + 1);
+}
+
+std::string RealCluster::ReadPast(const std::string& words) {
   std::string line;
   do {
     line = head_->ReadLine();
-    CHECK(!line.empty()) << Slurp(head_->error_file());
-  } while (!absl::StrContains(line, "listens at "));
-  address_ = line.substr(line.find("listens at ") + strlen("listens at "));
-  address_ = address_.substr(0, address_.find(' '));
-  port_ = address_.substr(address_.rfind(':') + 1);
+    CHECK(!line.empty()) << "the head does not say '" << words
+                         << "': " << Slurp(head_->error_file());
+  } while (!absl::StrContains(line, words));
+  return line.substr(line.find(words) + words.size());
+}
+
+std::string RealCluster::dashboard() const {
+  CHECK(options_.dashboard);
+  return absl::StrCat("http://127.0.0.1:", dashboard_port_);
 }
 
 void RealCluster::KillHead() {

@@ -22,12 +22,16 @@ class RealCluster {
     double cpus = 4;  // of each node
     std::vector<std::string> head_flags;
     std::vector<std::string> node_flags;
+    bool dashboard = false;
   };
   RealCluster() : RealCluster(Options{}) {}
   explicit RealCluster(Options options);
 
   const std::string& address() const { return address_; }
   ProcessTree& tree() { return tree_; }
+  // Where the dashboard is: "http://127.0.0.1:PORT". REQUIRES: it has one
+  // (Options::dashboard).
+  std::string dashboard() const;
 
   // The test's process as a driver.
   Cluster Connect();
@@ -37,7 +41,7 @@ class RealCluster {
 
   // SIGKILL. REQUIRES: it runs.
   void KillHead();
-  // On the same port; returns once it answers.
+  // On the same ports; returns once it answers.
   void StartHead();
   // With more flags than all nodes have.
   void AddNode(const std::vector<std::string>& flags = {});
@@ -47,10 +51,14 @@ class RealCluster {
                             const AnyActorHandle& actor);
 
  private:
+  // What the head says behind these words.
+  std::string ReadPast(const std::string& words);
+
   const Options options_;
   ProcessTree tree_;
   std::string address_;
   std::string port_ = "0";
+  std::string dashboard_port_ = "0";
   std::unique_ptr<ProcessTree::Child> head_;
   std::vector<std::unique_ptr<ProcessTree::Child>> nodes_;
 };

@@ -7,25 +7,18 @@
 
 #include <fcntl.h>
 #include <glog/logging.h>
-#include <grpcpp/grpcpp.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,19 +27,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "proto/head.grpc.pb.h"
+#include "proto/head.pb.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/head/head_server.h"
-#include "runtime/rpc/channel.h"
-#include "runtime/rpc/grpc_status.h"
-#include "runtime/rpc/head_channel.h"
 #include "runtime/worker/lease_keeper.h"
+#include "tools/bench/simulated_cluster.h"
 
 ABSL_FLAG(int, daemons, 1000, "Simulated worker daemons, a connection each.");
 ABSL_FLAG(int, actors, 10000, "Actors that live at once.");
@@ -59,7 +48,7 @@ ABSL_FLAG(double, slack, 1,
           "What --check allows a machine that does other work too: targets are "
           "missed by more than this factor.");
 
-namespace miniray {
+namespace miniray::bench {
 namespace {
 
 constexpr char kHelp[] =
@@ -87,9 +76,6 @@ leases of the nodes; the time of a list of all actors; the head's memory.
 constexpr double kMinPlacementsPerSecond = 5000;
 constexpr double kMaxListSeconds = 0.2;
 constexpr double kMaxLeaseShare = 0.1;
-constexpr absl::Duration kLease = absl::Seconds(10);  // The default.
-constexpr absl::Duration kPatience = absl::Minutes(2);
-constexpr int kCpusPerDaemon = 64;
 
 // --- The head, in a process of its own.
 
@@ -183,342 +169,6 @@ class HeadProcess {
   ScopedFd stop_;
 };
 
-// --- Daemons.
-
-// The stream on which one renews its lease.
-class LeaseStream : public grpc::ClientBidiReactor<v1::RenewLeaseRequest,
-                                                   v1::RenewLeaseResponse> {
- public:
-  LeaseStream(v1::Head::Stub* stub, const std::string& node_id) {
-    request_.set_node_id(node_id);
-    AddToken(&context_, "");
-    stub->async()->RenewLease(&context_, this);
-    AddHold();
-    StartRead(&response_);
-    StartCall();
-  }
-  ~LeaseStream() override {
-    context_.TryCancel();
-    RemoveHold();
-    done_.WaitForNotification();
-  }
-
-  // Does nothing while the last is not answered.
-  void Renew() {
-    int none = 0;
-    if (under_way_.compare_exchange_strong(none, 2)) StartWrite(&request_);
-  }
-
-  void OnWriteDone(bool ok) override {
-    if (ok) --under_way_;
-  }
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    StartRead(&response_);
-    --under_way_;
-  }
-  void OnDone(const grpc::Status&) override { done_.Notify(); }
-
- private:
-  grpc::ClientContext context_;
-  v1::RenewLeaseRequest request_;
-  v1::RenewLeaseResponse response_;
-  // Of a renewal: the write, and the read of its answer.
-  std::atomic<int> under_way_ = 0;
-  absl::Notification done_;
-};
-
-class Daemon
-    : public grpc::ClientBidiReactor<v1::NodeMessage, v1::NodeCommand> {
- public:
-  Daemon(const std::string& address, int index, std::atomic<int64_t>* started)
-      : node_id_(absl::StrCat("node-", index)),
-        stub_(v1::Head::NewStub(MakeHeadChannel(address))),
-        started_(started) {}
-
-  void Attach() {
-    attached_ = true;
-    AddToken(&context_, "");
-    stub_->async()->AttachNode(&context_, this);
-    v1::NodeMessage message;
-    v1::RegisterNode* node = message.mutable_register_node();
-    node->set_node_id(node_id_);
-    node->set_hostname("simulated");
-    node->set_address("127.0.0.1");
-    (*node->mutable_total()->mutable_quantity())["CPU"] = kCpusPerDaemon;
-    Push(std::move(message));
-    StartRead(&command_);
-    AddHold();
-    StartCall();
-  }
-
-  bool WaitUntilRegistered(absl::Time deadline) {
-    return registered_.WaitForNotificationWithTimeout(deadline - absl::Now());
-  }
-
-  void RenewLease() {
-    if (lease_ == nullptr) {
-      lease_ = std::make_unique<LeaseStream>(stub_.get(), node_id_);
-    }
-    lease_->Renew();
-  }
-
-  void End() {
-    if (!attached_) return;
-    lease_.reset();
-    context_.TryCancel();
-    RemoveHold();
-    done_.WaitForNotification();
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    if (command_.has_registered()) {
-      registered_.Notify();
-    } else if (command_.has_start_actor()) {
-      v1::NodeMessage message;
-      v1::ActorStarted* started = message.mutable_actor_started();
-      started->set_actor_id(command_.start_actor().spec().actor_id());
-      started->set_incarnation(command_.start_actor().incarnation());
-      started->set_address("127.0.0.1:1");
-      started->set_pid(1);
-      Push(std::move(message));
-      ++*started_;
-    } else if (command_.has_stop_actor()) {
-      v1::NodeMessage message;
-      v1::ActorExited* exited = message.mutable_actor_exited();
-      exited->set_actor_id(command_.stop_actor().actor_id());
-      exited->set_incarnation(command_.stop_actor().incarnation());
-      exited->set_cause(command_.stop_actor().reason());
-      Push(std::move(message));
-    }
-    StartRead(&command_);
-  }
-
-  void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mu_);
-    outbox_.pop_front();
-    if (ok && !outbox_.empty()) StartWrite(&outbox_.front());
-  }
-
-  void OnDone(const grpc::Status&) override { done_.Notify(); }
-
- private:
-  void Push(v1::NodeMessage message) {
-    absl::MutexLock lock(&mu_);
-    outbox_.push_back(std::move(message));
-    if (outbox_.size() == 1) StartWrite(&outbox_.front());
-  }
-
-  const std::string node_id_;
-  const std::unique_ptr<v1::Head::Stub> stub_;
-  std::unique_ptr<LeaseStream> lease_;  // From the first renewal on.
-  std::atomic<int64_t>* const started_;
-  bool attached_ = false;
-  grpc::ClientContext context_;
-  v1::NodeCommand command_;
-  absl::Notification registered_;
-  absl::Notification done_;
-  absl::Mutex mu_;
-  std::deque<v1::NodeMessage> outbox_ ABSL_GUARDED_BY(mu_);
-};
-
-// Renews all leases as often as the daemons' LeaseKeeper, evenly spread.
-class LeaseThread {
- public:
-  explicit LeaseThread(const std::vector<std::unique_ptr<Daemon>>& daemons)
-      : thread_([this, &daemons] {
-          const absl::Duration step = kLease * LeaseKeeper::kPeriod /
-                                      static_cast<double>(daemons.size());
-          absl::Time next = absl::Now();
-          for (size_t i = 0;; i = (i + 1) % daemons.size()) {
-            next += step;
-            if (stop_.WaitForNotificationWithTimeout(next - absl::Now())) {
-              return;
-            }
-            daemons[i]->RenewLease();
-          }
-        }) {}
-  ~LeaseThread() {
-    stop_.Notify();
-    thread_.join();
-  }
-
- private:
-  absl::Notification stop_;
-  std::thread thread_;
-};
-
-// --- The driver.
-
-class Driver {
- public:
-  explicit Driver(const std::string& address)
-      : stub_(v1::Head::NewStub(MakeChannel(address))) {}
-
-  absl::Status Upload() {
-    const std::string bytes = "a package that nobody runs";
-    MR_ASSIGN_OR_RETURN(const std::string folder, RuntimeDirectory());
-    const std::string file = absl::StrCat(folder, "/", NewId("bench"));
-    MR_RETURN_IF_ERROR(WriteFileAtomically(file, bytes));
-    MR_ASSIGN_OR_RETURN(package_id_, Sha256OfFile(file));
-    unlink(file.c_str());
-    grpc::ClientContext context;
-    PrepareContext(&context, "", kPatience);
-    v1::PutPackageResponse response;
-    const auto writer = stub_->PutPackage(&context, &response);
-    v1::PackageChunk chunk;
-    chunk.set_package_id(package_id_);
-    chunk.set_total_bytes(static_cast<int64_t>(bytes.size()));
-    chunk.set_data(bytes);
-    writer->Write(chunk);
-    writer->WritesDone();
-    return FromGrpcStatus(writer->Finish());
-  }
-
-  // Creates `count` actors, many at once; returns once all are acknowledged.
-  absl::Status Create(int count) {
-    for (int i = 0; i < count; ++i) {
-      struct Call {
-        grpc::ClientContext context;
-        v1::CreateActorRequest request;
-        v1::CreateActorResponse response;
-      };
-      auto call = std::make_shared<Call>();
-      v1::ActorSpec* spec = call->request.mutable_spec();
-      spec->set_actor_id(absl::StrCat("actor-", next_++));
-      spec->set_class_name("bench::Actor");
-      spec->set_package_id(package_id_);
-      spec->set_job_id("bench");
-      (*spec->mutable_resources()->mutable_quantity())["CPU"] = 1;
-      spec->add_constructor_args()->set_int_value(i);
-      actors_.push_back(spec->actor_id());
-      PrepareContext(&call->context, "", kPatience);
-      Enter();
-      stub_->async()->CreateActor(
-          &call->context, &call->request, &call->response,
-          [this, call](const grpc::Status& status) { Leave(status); });
-    }
-    return Drain();
-  }
-
-  absl::Status KillAll() {
-    for (const std::string& id : std::exchange(actors_, {})) {
-      struct Call {
-        grpc::ClientContext context;
-        v1::KillActorRequest request;
-        v1::KillActorResponse response;
-      };
-      auto call = std::make_shared<Call>();
-      call->request.set_actor_id(id);
-      call->request.set_no_restart(true);
-      PrepareContext(&call->context, "", kPatience);
-      Enter();
-      stub_->async()->KillActor(
-          &call->context, &call->request, &call->response,
-          [this, call](const grpc::Status& status) { Leave(status); });
-    }
-    return Drain();
-  }
-
-  // state: only actors in it.
-  absl::StatusOr<v1::GetClusterStateResponse> List(
-      v1::Table table, const std::string& state = "") {
-    grpc::ClientContext context;
-    PrepareContext(&context, "", kPatience);
-    v1::GetClusterStateRequest request;
-    request.add_tables(table);
-    if (!state.empty()) {
-      v1::Filter* filter = request.add_filters();
-      filter->set_field("state");
-      filter->set_value(state);
-    }
-    v1::GetClusterStateResponse response;
-    const grpc::Status status =
-        stub_->GetClusterState(&context, request, &response);
-    if (!status.ok()) return FromGrpcStatus(status);
-    return response;
-  }
-
-  // Until no actor waits or starts. Asks for those alone: a list of all of them
-  // would be a part of what is measured.
-  absl::Status WaitUntilUp() {
-    return WaitUntil([this]() -> absl::StatusOr<bool> {
-      for (const char* state : {"pending", "starting"}) {
-        MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse some,
-                            List(v1::TABLE_ACTORS, state));
-        if (some.actors_size() > 0) return false;
-      }
-      return true;
-    });
-  }
-
-  // Until all resources are free.
-  absl::Status WaitUntilIdle() {
-    return WaitUntil([this]() -> absl::StatusOr<bool> {
-      MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
-                          List(v1::TABLE_NODES));
-      return std::all_of(
-          state.nodes().begin(), state.nodes().end(), [](const auto& node) {
-            return node.available().quantity().at("CPU") == kCpusPerDaemon;
-          });
-    });
-  }
-
-  // Errors: INTERNAL, another number of actors is ALIVE.
-  absl::Status ExpectAlive(int count) {
-    MR_ASSIGN_OR_RETURN(const v1::GetClusterStateResponse state,
-                        List(v1::TABLE_ACTORS, "alive"));
-    if (state.actors_size() == count) return absl::OkStatus();
-    return absl::InternalError(
-        absl::StrCat(state.actors_size(), " actors are up instead of ", count));
-  }
-
- private:
-  static absl::Status WaitUntil(
-      const std::function<absl::StatusOr<bool>()>& reached) {
-    const absl::Time deadline = absl::Now() + kPatience;
-    while (absl::Now() < deadline) {
-      MR_ASSIGN_OR_RETURN(const bool now, reached());
-      if (now) return absl::OkStatus();
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return absl::DeadlineExceededError("not all actors are up, or gone");
-  }
-
-  void Enter() {
-    absl::MutexLock lock(&mu_);
-    auto room = [this] {
-      mu_.AssertHeld();
-      return in_flight_ < absl::GetFlag(FLAGS_in_flight);
-    };
-    mu_.Await(absl::Condition(&room));
-    ++in_flight_;
-  }
-  void Leave(const grpc::Status& status) {
-    absl::MutexLock lock(&mu_);
-    --in_flight_;
-    if (!status.ok()) error_ = FromGrpcStatus(status);
-  }
-  absl::Status Drain() {
-    absl::MutexLock lock(&mu_);
-    auto none = [this] {
-      mu_.AssertHeld();
-      return in_flight_ == 0;
-    };
-    mu_.Await(absl::Condition(&none));
-    return error_;
-  }
-
-  const std::unique_ptr<v1::Head::Stub> stub_;
-  std::string package_id_;
-  std::vector<std::string> actors_;
-  int64_t next_ = 0;
-  absl::Mutex mu_;
-  int in_flight_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Status error_ ABSL_GUARDED_BY(mu_);
-};
-
 struct Results {
   double placements_per_second = 0;
   double placement_cpu_us = 0;  // Of the head, each.
@@ -528,23 +178,14 @@ struct Results {
   double memory_mb = 0;
 };
 
-absl::Status Measure(HeadProcess* head,
-                     const std::vector<std::unique_ptr<Daemon>>& daemons,
-                     Driver* driver, std::atomic<int64_t>* started,
-                     Results* results) {
-  for (const auto& daemon : daemons) daemon->Attach();
-  const absl::Time deadline = absl::Now() + kPatience;
-  for (const auto& daemon : daemons) {
-    if (!daemon->WaitUntilRegistered(deadline)) {
-      return absl::DeadlineExceededError("not all daemons are registered");
-    }
-  }
-  const LeaseThread leases(daemons);
+absl::Status Measure(HeadProcess* head, SimulatedDaemons* daemons,
+                     SimulatedDriver* driver, Results* results) {
+  MR_RETURN_IF_ERROR(daemons->Attach());
   MR_RETURN_IF_ERROR(driver->Upload());
 
   // What the leases alone cost, once each daemon has renewed its own: the first
   // time opens a stream.
-  absl::SleepFor(kLease * LeaseKeeper::kPeriod);
+  absl::SleepFor(kSimulatedLease * LeaseKeeper::kPeriod);
   const double quiet = std::min(6.0, absl::GetFlag(FLAGS_seconds));
   absl::Duration cpu = head->CpuTime();
   absl::SleepFor(absl::Seconds(quiet));
@@ -558,7 +199,8 @@ absl::Status Measure(HeadProcess* head,
     cpu = head->CpuTime();
     MR_RETURN_IF_ERROR(driver->Create(count));
     placed += count;
-    while (*started < placed && absl::Now() - start < kPatience) {
+    while (daemons->actors_started() < placed &&
+           absl::Now() - start < kSimulationPatience) {
       absl::SleepFor(absl::Milliseconds(1));
     }
     MR_RETURN_IF_ERROR(driver->WaitUntilUp());
@@ -663,11 +305,7 @@ std::string Missed(const Results& results) {
 }
 
 int Main() {
-  rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-  }
+  RaiseFileLimit();
   const absl::StatusOr<std::string> runtime = RuntimeDirectory();
   if (!runtime.ok()) {
     std::cerr << runtime.status() << "\n";
@@ -681,14 +319,9 @@ int Main() {
     status = head.status();
     if (head.ok()) {
       const std::string address = absl::StrCat("127.0.0.1:", head->port());
-      std::atomic<int64_t> started = 0;
-      std::vector<std::unique_ptr<Daemon>> daemons;
-      for (int i = 0; i < absl::GetFlag(FLAGS_daemons); ++i) {
-        daemons.push_back(std::make_unique<Daemon>(address, i, &started));
-      }
-      Driver driver(address);
-      status = Measure(&*head, daemons, &driver, &started, &results);
-      for (const auto& daemon : daemons) daemon->End();
+      SimulatedDaemons daemons(address, "", absl::GetFlag(FLAGS_daemons));
+      SimulatedDriver driver(address, "", absl::GetFlag(FLAGS_in_flight));
+      status = Measure(&*head, &daemons, &driver, &results);
     }
   }
   std::error_code ignored;
@@ -705,7 +338,7 @@ int Main() {
 }
 
 }  // namespace
-}  // namespace miniray
+}  // namespace miniray::bench
 
 int main(int argc, char** argv) {
   // As every program of the runtime does; see miniray::Init.
@@ -713,7 +346,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const absl::string_view word = argv[i];
     if (word == "--help" || word == "-h" || word == "-help") {
-      std::cout << miniray::kHelp;
+      std::cout << miniray::bench::kHelp;
       return 0;
     }
   }
@@ -721,9 +354,9 @@ int main(int argc, char** argv) {
     std::cerr << "head: there are only flags; see --help\n";
     return 2;
   }
-  if (const char* wrong = miniray::WrongFlag(); wrong != nullptr) {
+  if (const char* wrong = miniray::bench::WrongFlag(); wrong != nullptr) {
     std::cerr << "head: --" << wrong << " must be more than 0; see --help\n";
     return 2;
   }
-  return miniray::Main();
+  return miniray::bench::Main();
 }

@@ -32,6 +32,7 @@ absl::Status TrainWorker::LoadDataShard(int shard_id, int num_shards) {
   train::ShareParameters(state_->task.network);
   MR_ASSIGN_OR_RETURN(state_->loop,
                       train::TrainLoop::Create(state_->task.optimizer, {}));
+  loop_ = state_->loop.get();
   return absl::OkStatus();
 }
 
@@ -54,6 +55,11 @@ absl::StatusOr<train::Metrics> TrainWorker::TrainSteps(int epoch, int64_t first,
   MR_ASSIGN_OR_RETURN(train::Metrics metrics, state_->loop->EndEpoch());
   metrics["steps"] = static_cast<double>(end - first);
   return metrics;
+}
+
+train::Progress TrainWorker::GetProgress() const {
+  const train::TrainLoop* const loop = loop_;
+  return loop == nullptr ? train::Progress() : loop->Now();
 }
 
 absl::StatusOr<NamedTensors> TrainWorker::GetWeights() {

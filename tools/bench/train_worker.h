@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TOOLS_BENCH_TRAIN_WORKER_H_
 #define MINIRAY_TOOLS_BENCH_TRAIN_WORKER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -10,7 +11,12 @@
 #include "absl/status/statusor.h"
 #include "runtime/api/miniray.h"
 #include "runtime/tensor/tensor_codec.h"
+#include "train/epoch_meter.h"
 #include "train/metrics.h"
+
+namespace miniray::train {
+class TrainLoop;
+}  // namespace miniray::train
 
 namespace miniray::bench {
 
@@ -30,6 +36,9 @@ class TrainWorker {
   absl::StatusOr<train::Metrics> TrainSteps(int epoch, int64_t first,
                                             int64_t count);
 
+  // Of the epoch that is trained. From any thread.
+  train::Progress GetProgress() const;
+
   absl::StatusOr<NamedTensors> GetWeights();
   absl::StatusOr<ReadOnly<NamedTensors>> LendWeights();
   absl::Status SetWeights(const ReadOnly<NamedTensors>& weights);
@@ -44,12 +53,15 @@ class TrainWorker {
   const int64_t samples_;
   const int64_t batch_size_;
   std::unique_ptr<State> state_;
+  // Of state_, once it is there: for GetProgress.
+  std::atomic<const train::TrainLoop*> loop_ = nullptr;
 };
 MINIRAY_ACTOR(TrainWorker, Constructor<int64_t, int64_t>,
               &TrainWorker::LoadDataShard, &TrainWorker::TrainEpoch,
-              &TrainWorker::TrainSteps, &TrainWorker::GetWeights,
-              &TrainWorker::LendWeights, &TrainWorker::SetWeights,
-              &TrainWorker::SnapshotWeights, &TrainWorker::ApplyWeights);
+              &TrainWorker::TrainSteps, &TrainWorker::GetProgress,
+              &TrainWorker::GetWeights, &TrainWorker::LendWeights,
+              &TrainWorker::SetWeights, &TrainWorker::SnapshotWeights,
+              &TrainWorker::ApplyWeights);
 
 }  // namespace miniray::bench
 

@@ -25,24 +25,51 @@ export function setText(element, text) {
 
 export const heading = (text, testid) => make('h1', {tabindex: '-1', testid}, text);
 
-// A list of terms and values that can be set again: [[term, value], ...]; a
-// value is text, or {text, href, tone}. What is empty is left out.
+// A list of terms and values that can be set again, in place: [[term, value],
+// ...]; a value is text, or {text, href, tone}. What is empty is left out.
 export class Facts {
   constructor(testid) {
     this.element = make('dl', {class: 'facts', testid});
-    this.shown = '';
+    this.shown = new Map();  // By term: its two elements.
   }
 
   set(facts) {
     const wanted = facts.filter(([, value]) => (value?.text ?? value ?? '') !== '');
-    const text = JSON.stringify(wanted);
-    if (text === this.shown) return;
-    this.shown = text;
-    this.element.replaceChildren(...wanted.flatMap(([term, value]) => {
-      const content = value?.text ?? value;
-      const shown = value?.href ? make('a', {href: value.href}, String(content)) : String(content);
-      return [make('dt', {}, term), make('dd', {class: value?.tone}, shown)];
-    }));
+    const terms = new Set(wanted.map(([term]) => term));
+    // First: what is moved loses the focus.
+    for (const [term, parts] of this.shown) {
+      if (terms.has(term)) continue;
+      for (const part of parts) part.remove();
+      this.shown.delete(term);
+    }
+    let place = this.element.firstChild;
+    for (const [term, value] of wanted) {
+      let parts = this.shown.get(term);
+      if (!parts) {
+        parts = [make('dt', {}, term), make('dd')];
+        this.shown.set(term, parts);
+      }
+      for (const part of parts) {
+        if (part === place) {
+          place = place.nextSibling;
+        } else {
+          this.element.insertBefore(part, place);
+        }
+      }
+      this.fill(parts[1], value);
+    }
+  }
+
+  fill(cell, value) {
+    let inner = cell.firstElementChild;
+    if (Boolean(inner) !== Boolean(value?.href)) {
+      inner = value?.href ? make('a') : null;
+      cell.replaceChildren(...(inner ? [inner] : []));
+    }
+    setText(inner ?? cell, value?.text ?? value);
+    if (inner && inner.getAttribute('href') !== value.href) inner.setAttribute('href', value.href);
+    const tone = value?.tone ?? '';
+    if (cell.className !== tone) cell.className = tone;
   }
 }
 

@@ -63,6 +63,11 @@ export class Table {
     this.empty.hidden = rows.length > 0;
     const old = this.rows;
     this.rows = new Map();
+    // First: what is moved loses the focus.
+    const wanted = new Set(rows.map((row) => String(this.key(row))));
+    for (const [key, line] of old) {
+      if (!wanted.has(key)) line.remove();
+    }
     let place = this.body.firstChild;
     for (const row of rows) {
       const key = String(this.key(row));
@@ -74,7 +79,6 @@ export class Table {
                         'td', {role: 'cell', 'data-label': name, testid})));
         line.dataset.key = key;
       }
-      old.delete(key);
       this.rows.set(key, line);
       this.columns.forEach(({value}, i) => fillCell(line.children[i], value(row)));
       if (line === place) {
@@ -83,6 +87,5 @@ export class Table {
         this.body.insertBefore(line, place);
       }
     }
-    for (const line of old.values()) line.remove();
   }
 }

@@ -46,10 +46,10 @@ TEST_P(BenchUsageTest, WhatItDoesNotKnowIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Benchmarks, BenchUsageTest,
-                         testing::Values("broadcast", "calls", "gpu_training",
-                                         "gradients", "head", "kernels",
-                                         "models", "pieces", "ps", "start",
-                                         "sync", "tensors", "train",
+                         testing::Values("broadcast", "calls", "dashboard",
+                                         "gpu_training", "gradients", "head",
+                                         "kernels", "models", "pieces", "ps",
+                                         "start", "sync", "tensors", "train",
                                          "train_functions"),
                          [](const auto& info) { return info.param; });
 

@@ -1,0 +1,576 @@
+// The dashboard as a person sees it: Debian's Chromium beside a real cluster
+// that trains. Pictures of all pages are left in TEST_UNDECLARED_OUTPUTS_DIR
+// (bazel-testlogs/tests/integration/dashboard_browser_test/test.outputs).
+
+#include <httplib.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/api/miniray.h"
+#include "runtime/base/files.h"
+#include "tests/integration/browser.h"
+#include "tests/integration/real_cluster.h"
+#include "tests/runtime/base/status_matchers.h"
+#include "tests/runtime/base/temp_folder.h"
+#include "tests/runtime/test_cluster.h"
+#include "tests/train/quadratic_worker.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kToken[] = "sesame-8f31c07be2d94a65-open";
+constexpr char kRun[] = "quadratic";
+constexpr double kEpochSeconds = 0.5;
+// More than a test lasts.
+constexpr int kEpochs = 1000;
+constexpr absl::Duration kPatience = Browser::kPatience;
+
+// 16 x 16 pixels, RGB (made with Python's zlib).
+constexpr int kPictureSize = 16;
+constexpr char kPicture[] =
+    "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAABlUlEQVR42g3LQQEAIQgA"
+    "QStYwQpWsAIVqMB3n1awghWoQAUqUMG7+U9rjd4YjdlYDWlowxq7cRq34Y1oZKMar9Fa"
+    "p3dGZ3ZWRzrasc7unM7teCc62anO638Y9MEYzMEayEAHNtiDM7gDH8QgBzV44w+TPhmT"
+    "OVkTmejEJntyJnfik5jkpCZv/mHRF2MxF2shC13YYi/O4i58EYtc1OKtPwhdGMIUliCC"
+    "CiZs4QhXcCGEFEp48gelK0OZylJEUcWUrRzlKq6EkkopT/9gdGMY01iGGGqYsY1jXMON"
+    "MNIo49kfNn0zNnOzNrLRjW325mzuxjexyU1t3v7DoR/GYR7WQQ56sMM+nMM9+CEOeajD"
+    "O3+49Mu4zMu6yEUvdtmXc7kXv8QlL3V59w9Od4YzneWIo4452znOddwJJ51ynv8h6MEI"
+    "ZrACCTSwYAcnuIEHEWRQwYs/JD0ZyUxWIokmluzkJDfxJJJMKnn5h6IXo5jFKqTQwopd"
+    "nOIWXkSRRRWv/vDoj/GYj/WQhz7ssR/ncR/+iEc+6vEeHzeffxDda3MHAAAAAElFTkSu"
+    "QmCC";
+
+// For scripts in the page; see runtime/dashboard/README.md for the names.
+constexpr char kTools[] = R"js(
+const all = (id) => [...document.querySelectorAll(`[data-testid="${id}"]`)];
+const one = (id) => all(id)[0] ?? null;
+const text = (id) => one(id)?.textContent ?? '';
+const points = (metric) => Number(one('chart-' + metric)?.dataset.points);
+const focused = () => document.activeElement?.dataset.testid ?? '';
+// Of two colours, as WCAG 2 defines it.
+const light = (colour) => {
+  const [r, g, b] = colour.match(/[\d.]+/g).map((part) => part / 255).map(
+      (part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const back = () => light(getComputedStyle(document.body).backgroundColor);
+const contrast = () => {
+  const two = [light(getComputedStyle(document.body).color), back()];
+  return (Math.max(...two) + 0.05) / (Math.min(...two) + 0.05);
+};
+)js";
+
+class Talker {
+ public:
+  void Say(const std::string& words) { std::cout << words << std::endl; }
+};
+MINIRAY_ACTOR(Talker, Constructor<>, &Talker::Say);
+
+// Trains two workers in a thread until it is stopped, and shows a picture now
+// and then.
+class Training {
+ public:
+  explicit Training(const Cluster& cluster)
+      : trainer_(Options(cluster)), thread_([this] {
+          train::RunOptions run = {.epochs = kEpochs};
+          run.config.Set("epoch_seconds", kEpochSeconds);
+          result_ = trainer_.Train(run);
+        }) {}
+  ~Training() { (void)End(); }
+
+  // Stops it, unless it has ended.
+  const absl::StatusOr<train::Result>& End() {
+    trainer_.stop = true;
+    return Wait();
+  }
+  // Until it has ended.
+  const absl::StatusOr<train::Result>& Wait() {
+    if (thread_.joinable()) thread_.join();
+    return result_;
+  }
+
+ private:
+  class Trainer : public train::QuadraticTrainer {
+   public:
+    explicit Trainer(const train::TrainerOptions& options)
+        : QuadraticTrainer(options, {}) {}
+
+    std::atomic<bool> stop = false;
+
+   protected:
+    void OnEpochEnd(int epoch, const train::EpochResult& result) override {
+      QuadraticTrainer::OnEpochEnd(epoch, result);
+      std::string png;
+      if (epoch % 20 == 0 && absl::Base64Unescape(kPicture, &png)) {
+        ReportImage("samples", epoch, png, kPictureSize, kPictureSize);
+      }
+      if (stop) RequestStop();
+    }
+  };
+
+  static train::TrainerOptions Options(const Cluster& cluster) {
+    train::TrainerOptions options;
+    options.num_workers = 2;
+    options.cluster = cluster;
+    options.run_id = kRun;
+    return options;
+  }
+
+  Trainer trainer_;
+  absl::StatusOr<train::Result> result_ = absl::UnknownError("not ended");
+  std::thread thread_;  // Last: it uses the others.
+};
+
+// A cluster with a token and a browser that shows its dashboard. At the end of
+// each test the browser has complained of nothing but what the test allows, and
+// has asked no other host for anything.
+class DashboardBrowserTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string token_file = files_ / "token";
+    ASSERT_THAT(WriteFileAtomically(token_file, kToken, 0600), IsOk());
+    RealCluster::Options options;
+    options.head_flags = {"--token_file=" + token_file};
+    options.node_flags = {"--token_file=" + token_file};
+    options.dashboard = true;
+    real_.emplace(options);
+    absl::StatusOr<Cluster> driver =
+        Cluster::Connect({.address = real_->address(), .token = kToken});
+    ASSERT_THAT(driver, IsOk());
+    driver_.emplace(*std::move(driver));
+    absl::StatusOr<std::unique_ptr<Browser>> browser = Browser::Start();
+    ASSERT_TRUE(browser.ok()) << browser.status();
+    browser_ = *std::move(browser);
+  }
+
+  void TearDown() override {
+    if (browser_ != nullptr) {
+      if (HasFailure()) SavePicture("failure");
+      ExpectNoComplaints();
+      const auto taken = browser_->TakeRequests();
+      EXPECT_THAT(taken, IsOk());
+      const std::vector<std::string> urls =
+          taken.ok() ? *taken : std::vector<std::string>();
+      int ours = 0;
+      for (const std::string& url : urls) {
+        // Of the browser itself, and what scripts make of what they have.
+        if (absl::StartsWith(url, "chrome:") ||
+            absl::StartsWith(url, "about:") || absl::StartsWith(url, "data:") ||
+            absl::StartsWith(url, "blob:")) {
+          continue;
+        }
+        EXPECT_THAT(url, StartsWith(real_->dashboard() + "/"));
+        ++ours;
+      }
+      EXPECT_GT(ours, 0);
+      EXPECT_THAT(browser_->Quit(), IsOk());
+    }
+    training_.reset();
+  }
+
+  // Looks at the errors in the page's console since the last time. allowed:
+  // parts of lines about requests that failed; no other error ever is.
+  void ExpectNoComplaints(const std::vector<std::string>& allowed = {}) {
+    const auto lines = browser_->TakeConsole();
+    ASSERT_TRUE(lines.ok()) << lines.status();
+    for (const Browser::ConsoleLine& line : *lines) {
+      if (line.level != "SEVERE") continue;
+      bool expected = false;
+      for (const std::string& part : allowed) {
+        expected = expected || absl::StrContains(line.text, part);
+      }
+      EXPECT_TRUE(expected && line.source == "network")
+          << line.source << ": " << line.text;
+    }
+  }
+
+  // Waits until the JavaScript expression is true in the page. With an error
+  // that says what it shows instead.
+  testing::AssertionResult See(const std::string& expression) {
+    const auto found =
+        browser_->Await(absl::StrCat(kTools, "return (", expression, ");"));
+    if (found.ok()) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << found.status().message();
+  }
+  // Its value now.
+  nlohmann::json Now(const std::string& expression) {
+    const auto value =
+        browser_->Run(absl::StrCat(kTools, "return (", expression, ");"));
+    EXPECT_THAT(value.status(), IsOk());
+    return value.ok() ? *value : nlohmann::json();
+  }
+
+  void OpenDashboard() {
+    ASSERT_THAT(
+        browser_->Open(absl::StrCat(real_->dashboard(), "/?token=", kToken)),
+        IsOk());
+    ASSERT_TRUE(See("text('card-nodes').includes('1 alive')"));
+    // Neither the address nor the history shows it.
+    EXPECT_EQ(Now("location.search"), "");
+  }
+
+  // "#/runs"
+  void Go(const std::string& hash) {
+    ASSERT_THAT(browser_->Run("location.hash = '" + hash + "';").status(),
+                IsOk());
+  }
+
+  void SavePicture(const std::string& name) {
+    const char* outputs = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+    const std::string folder =
+        outputs == nullptr ? ::testing::TempDir() : outputs;
+    const std::string test =
+        ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    EXPECT_THAT(browser_->SavePicture(
+                    absl::StrCat(folder, "/", test, "-", name, ".png")),
+                IsOk());
+  }
+
+  void StartTraining() { training_ = std::make_unique<Training>(*driver_); }
+
+  ActorHandle<Talker> StartTalker() {
+    auto talker = driver_->CreateActor<Talker>(
+        {.name = "talker", .resources = {.cpu = 0.01}});
+    EXPECT_THAT(talker, IsOk());
+    EXPECT_THAT(talker->WaitReady(kPatience), IsOk());
+    return *talker;
+  }
+
+  // As a program asks.
+  std::string Api(const std::string& path) {
+    httplib::Client client(real_->dashboard());
+    client.set_read_timeout(30);
+    const httplib::Result answer = client.Get(
+        "/api/v1/" + path,
+        httplib::Headers{{"Authorization", absl::StrCat("Bearer ", kToken)}});
+    return answer && answer->status == 200 ? answer->body : "";
+  }
+
+  // The actors of a class that live.
+  std::vector<v1::ActorInfo> ActorsOf(const std::string& class_name) {
+    std::vector<v1::ActorInfo> found;
+    const auto state = driver_->GetState();
+    EXPECT_THAT(state, IsOk());
+    if (!state.ok()) return found;
+    for (const v1::ActorInfo& actor : state->actors()) {
+      if (absl::StrContains(actor.class_name(), class_name) &&
+          actor.state() == v1::ACTOR_STATE_ALIVE) {
+        found.push_back(actor);
+      }
+    }
+    return found;
+  }
+
+  TempFolder files_;
+  std::optional<RealCluster> real_;
+  std::optional<Cluster> driver_;
+  std::unique_ptr<Training> training_;
+  std::unique_ptr<Browser> browser_;
+};
+
+struct Page {
+  std::string name;
+  std::string hash;
+  std::string shows;  // Is true of it once all is there.
+};
+
+std::vector<Page> AllPages(const std::string& talker) {
+  return {
+      {"overview", "#/overview",
+       "one('page-overview') && text('card-nodes').includes('1 alive') && "
+       "Number(text('actors-alive')) >= 4 && one('run-row') && one('job-row') "
+       "&& one('node-row')"},
+      {"runs", "#/runs",
+       "one('page-runs') && !one('run-detail') && "
+       "text('run-row').includes('quadratic') && text('run-state') === "
+       "'running'"},
+      {"run", "#/runs/quadratic",
+       "one('run-detail') && points('x') > 0 && points('sync') > 0 && "
+       "text('run-facts').includes('DataParallelTrainer') && "
+       "one('sample-image')?.querySelector('img').naturalWidth === 16"},
+      {"jobs", "#/jobs", "one('page-jobs') && text('job-state') === 'running'"},
+      {"actors", "#/actors",
+       "one('page-actors') && !one('actor-detail') && "
+       "all('actor-row').length >= 4 && "
+       "all('actor-state').every((cell) => cell.textContent === 'alive')"},
+      {"actor", "#/actors/" + talker,
+       "text('actor-facts').includes('Talker') && "
+       "text('actor-calls').includes('Calls done') && "
+       "text('actor-log').includes('good morning')"},
+      {"nodes", "#/nodes",
+       "one('page-nodes') && text('node-state') === 'alive'"},
+      {"servers", "#/servers",
+       "one('page-servers') && Number(text('server-version')) >= 1 && "
+       "text('server-row').includes('quadratic')"},
+      {"log", "#/logs/actor/" + talker,
+       "text('log-text').includes('good morning')"},
+  };
+}
+
+TEST_F(DashboardBrowserTest, EveryPageShowsARealTraining) {
+  StartTraining();
+  const ActorHandle<Talker> talker = StartTalker();
+  ASSERT_THAT(
+      talker.Call<&Talker::Say>(std::string("good morning")).Get(kPatience),
+      IsOk());
+  // The page of an actor reads the log once.
+  ASSERT_TRUE(Eventually(
+      [&] {
+        return absl::StrContains(Api("logs?actor=" + talker.actor_id()),
+                                 "good morning");
+      },
+      kPatience));
+  OpenDashboard();
+  struct Look {
+    std::string name;
+    int width, height;
+    std::string colours;
+  };
+  for (const Look& look : std::vector<Look>{{"light", 1280, 900, "light"},
+                                            {"dark", 1280, 900, "dark"},
+                                            {"phone", 320, 640, "light"},
+                                            {"phone-dark", 320, 640, "dark"}}) {
+    SCOPED_TRACE(look.name);
+    ASSERT_THAT(browser_->Resize(look.width, look.height), IsOk());
+    ASSERT_THAT(browser_->PreferColours(look.colours), IsOk());
+    for (const Page& page : AllPages(talker.actor_id())) {
+      SCOPED_TRACE(page.name);
+      Go(page.hash);
+      ASSERT_TRUE(See(page.shows));
+      // Charts fit themselves a moment later.
+      ASSERT_TRUE(
+          See(absl::StrCat("innerWidth === ", look.width,
+                           " && document.documentElement.scrollWidth <= "
+                           "document.documentElement.clientWidth")));
+      EXPECT_TRUE(See("text('problem') === '' && text('banner') === ''"));
+      EXPECT_EQ(Now("all('nav-overview').length"), 1);
+      SavePicture(absl::StrCat(page.name, "-", look.name));
+    }
+    EXPECT_GE(Now("contrast()").get<double>(), 4.5);
+    const double back = Now("back()").get<double>();
+    if (look.colours == "dark") {
+      EXPECT_LT(back, 0.1);
+    } else {
+      EXPECT_GT(back, 0.8);
+    }
+  }
+}
+
+TEST_F(DashboardBrowserTest, ACurveGrowsAndALogIsFollowed) {
+  StartTraining();
+  OpenDashboard();
+  Go("#/runs/quadratic");
+  ASSERT_TRUE(
+      See("points('x') > 0 && "
+          "text('chart-x-values').includes('worker 1: ')"));
+  for (int i = 0; i < 3; ++i) {
+    const int64_t before = Now("points('x')").get<int64_t>();
+    // What is said of it grows too.
+    const std::string said = Now("text('chart-x-values')").get<std::string>();
+    EXPECT_THAT(said, StartsWith("mean: "));
+    ASSERT_TRUE(See(absl::StrCat("points('x') > ", before,
+                                 " && text('chart-x-values') !== '", said,
+                                 "' && one('chart-x').ariaLabel.startsWith("
+                                 "'x; now mean ')")));
+  }
+  const ActorHandle<Talker> talker = StartTalker();
+  Go("#/logs/actor/" + talker.actor_id());
+  ASSERT_TRUE(See("text('log-status').startsWith('Following')"));
+  for (const std::string words : {"one", "two", "three"}) {
+    ASSERT_THAT(talker.Call<&Talker::Say>("line " + words).Get(kPatience),
+                IsOk());
+    ASSERT_TRUE(See("text('log-text').endsWith('line " + words + "\\n')"));
+  }
+}
+
+TEST_F(DashboardBrowserTest, ADeathIsSeenWithItsCause) {
+  StartTraining();
+  const ActorHandle<Talker> talker = StartTalker();
+  OpenDashboard();
+  Go("#/actors/" + talker.actor_id());
+  ASSERT_TRUE(
+      See("text('actor-facts').includes('alive') && "
+          "text('actor-calls').includes('Calls done')"));
+  ExpectNoComplaints();
+  const auto pid =
+      static_cast<pid_t>(RealCluster::Info(*driver_, talker).pid());
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(
+      See("text('actor-facts').includes('dead') && "
+          "text('actor-facts').includes('killed by signal 9')"));
+  SavePicture("actor");
+  // And in the list.
+  Go("#/actors?state=dead");
+  ASSERT_TRUE(
+      See(absl::StrCat("one('actor-row')?.dataset.key === '", talker.actor_id(),
+                       "' && text('actor-state') === 'dead' && "
+                       "text('actor-row').includes('killed by signal 9')")));
+  SavePicture("actors");
+  // Of a dead one nobody can tell what it does: the page asks, and says so.
+  ExpectNoComplaints(
+      {"/calls - Failed to load resource: the server responded "
+       "with a status of 503",
+       "/calls - Failed to load resource: the server responded "
+       "with a status of 504"});
+
+  Go("#/runs/quadratic");
+  ASSERT_TRUE(See("points('x') > 0 && text('run-facts').includes('running')"));
+  const std::vector<v1::ActorInfo> workers = ActorsOf("QuadraticWorker");
+  ASSERT_EQ(workers.size(), 2u);
+  ASSERT_EQ(kill(static_cast<pid_t>(workers[0].pid()), SIGKILL), 0);
+  ASSERT_TRUE(
+      See("text('run-facts').includes('failed') && "
+          "text('run-error').includes('signal 9')"));
+  SavePicture("run");
+  EXPECT_FALSE(training_->Wait().ok());
+}
+
+TEST_F(DashboardBrowserTest, AKilledHeadIsSeenAndComesBack) {
+  StartTraining();
+  OpenDashboard();
+  Go("#/runs/quadratic");
+  // Ten epochs of three curves: the first of them are on the head's disk, which
+  // is written every second.
+  ASSERT_TRUE(See("points('x') >= 30"));
+  ExpectNoComplaints();
+  const int64_t before = Now("points('x')").get<int64_t>();
+  real_->KillHead();
+  ASSERT_TRUE(See("text('banner').includes('The head does not answer')"));
+  SavePicture("away");
+  // What was seen is still there.
+  EXPECT_GE(Now("points('x')").get<int64_t>(), before);
+  EXPECT_EQ(Now("text('run-title')"), kRun);
+
+  real_->StartHead();
+  ASSERT_TRUE(See("text('banner') === ''"));
+  const int64_t back = Now("points('x')").get<int64_t>();
+  ASSERT_TRUE(See(absl::StrCat("points('x') > ", std::max(before, back),
+                               " && text('run-facts').includes('running')")));
+  SavePicture("back");
+  // While nobody answered; scripts failed in nothing.
+  ExpectNoComplaints({"Failed to load resource: net::ERR_"});
+  Go("#/runs");
+  ASSERT_TRUE(
+      See("all('run-row').length === 1 && "
+          "text('run-row').includes('quadratic') && "
+          "text('run-state') === 'running'"));
+  Go("#/nodes");
+  ASSERT_TRUE(See("text('node-state') === 'alive'"));
+  const auto run = nlohmann::json::parse(
+      Api(absl::StrCat("runs/", kRun, "?points=5000")), nullptr, false);
+  ASSERT_TRUE(run.is_object() && run.contains("curves"));
+  ASSERT_FALSE(run["curves"].empty());
+  EXPECT_EQ(run["curves"][0]["epochs"][0], 1.0);
+  EXPECT_THAT(training_->End(), IsOk());
+}
+
+TEST_F(DashboardBrowserTest, TheKeyboardIsEnough) {
+  // Presses Tab until the expression is true.
+  const auto tab_to = [this](const std::string& expression) {
+    for (int i = 0; i < 30; ++i) {
+      EXPECT_THAT(browser_->Press(Browser::kTab), IsOk());
+      if (Now(expression) == true) return true;
+    }
+    return false;
+  };
+  StartTraining();
+  OpenDashboard();
+  // The first is the way past the navigation.
+  ASSERT_THAT(browser_->Press(Browser::kTab), IsOk());
+  EXPECT_EQ(Now("focused()"), "skip-link");
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  EXPECT_TRUE(See("document.activeElement.id === 'main'"));
+
+  ASSERT_THAT(browser_->Open(real_->dashboard() + "/"), IsOk());
+  ASSERT_TRUE(See("one('run-row')"));
+  ASSERT_TRUE(tab_to("focused() === 'nav-runs'"));
+  // It is seen.
+  EXPECT_NE(Now("getComputedStyle(document.activeElement).outlineStyle"),
+            "none");
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  ASSERT_TRUE(
+      See("one('page-runs') && one('run-row') && "
+          "document.activeElement.tagName === 'H1'"));
+  EXPECT_EQ(Now("one('nav-runs').getAttribute('aria-current')"), "page");
+
+  const std::string in_row =
+      "document.activeElement.closest('[data-testid=run-row]') !== null";
+  ASSERT_TRUE(tab_to(in_row));
+  // Numbers change around the focus.
+  const std::string epoch = Now("text('run-epoch')").get<std::string>();
+  ASSERT_TRUE(See("text('run-epoch') !== '" + epoch + "'"));
+  EXPECT_EQ(Now(in_row), true);
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  ASSERT_TRUE(
+      See("one('run-detail') && text('run-title') === 'quadratic' && "
+          "one('stop-run') && !one('stop-run').hidden"));
+
+  const std::string in_facts =
+      "document.activeElement.closest('[data-testid=run-facts]') !== null";
+  ASSERT_TRUE(tab_to(in_facts));
+  ASSERT_TRUE(See("points('x') > 0"));
+  const auto before = Now("points('x')").get<int64_t>();
+  ASSERT_TRUE(See(absl::StrCat("points('x') > ", before)));
+  EXPECT_EQ(Now(in_facts), true);
+  ASSERT_TRUE(tab_to("focused() === 'stop-run'"));
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  // A key too many stops nothing.
+  ASSERT_TRUE(
+      See("one('confirm-dialog').open && focused() === 'confirm-no' && "
+          "text('confirm-text').includes('quadratic')"));
+  ASSERT_THAT(browser_->Press(Browser::kTab, {Browser::kShift}), IsOk());
+  ASSERT_EQ(Now("focused()"), "confirm-yes");
+  SavePicture("stop");
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  ASSERT_TRUE(See("text('run-facts').includes('stopped')"));
+  const absl::StatusOr<train::Result>& result = training_->Wait();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_LT(result->history.size(), static_cast<size_t>(kEpochs));
+}
+
+TEST_F(DashboardBrowserTest, WithoutTheTokenItAsksForIt) {
+  ASSERT_THAT(browser_->Open(real_->dashboard() + "/"), IsOk());
+  ASSERT_TRUE(See("one('token-dialog').open && focused() === 'token-input'"));
+  EXPECT_EQ(Now("document.body.innerText.includes('1 alive')"), false);
+  ASSERT_THAT(browser_->Type("sesame"), IsOk());
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  ASSERT_TRUE(See("one('token-dialog').open && text('token-wrong') !== ''"));
+  SavePicture("wrong");
+  ASSERT_THAT(
+      browser_->Run("document.getElementById('token').focus();").status(),
+      IsOk());
+  ASSERT_THAT(browser_->Type(kToken), IsOk());
+  ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
+  ASSERT_TRUE(
+      See("!one('token-dialog').open && "
+          "text('card-nodes').includes('1 alive')"));
+  EXPECT_THAT(Now("document.documentElement.outerHTML").get<std::string>(),
+              Not(HasSubstr(kToken)));
+  ExpectNoComplaints({"the server responded with a status of 401"});
+}
+
+}  // namespace
+}  // namespace miniray
+
+TEST_CLUSTER_MAIN()
