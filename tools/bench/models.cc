@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -28,6 +30,7 @@
 #include "tools/bench/model_steps.h"
 #include "tools/bench/peers/actor_environment.h"
 #include "tools/bench/peers/plain_models.h"
+#include "tools/bench/peers/torch_gan.h"
 
 ABSL_FLAG(int, batch, 128, "Images, or rows, in a step.");
 ABSL_FLAG(std::string, models, "", "Only these, of those in the help.");
@@ -50,8 +53,10 @@ SGD, its losses), on the same batches, each in a process of its own:
 mlp_gan, dcgan and conditional_gan make images of CIFAR-10's shape; mlp, cnn and
 resnet20 sort them into 10 classes; regression predicts a number from 10.
 
+The peer of mlp_gan is also PyTorch, where python3 or /usr/bin/python3 can import it.
+
 A step may take 2 % more, by which one run differs from the next; that of mlp_gan
-at most 0.88 of the peer's. Behind each row: the least and the greatest ratio of a
+at most 0.88 of what it takes plain LibTorch. Behind each row: the least and the greatest ratio of a
 round.
 
   --batch=N      images, or rows, in a step (default 128)
@@ -64,7 +69,8 @@ constexpr char kPlainMallocName[] = "plain LibTorch, actors' malloc";
 
 // Not slower, but for what one run differs from the next.
 constexpr double kNotSlower = 1.02;
-constexpr double kMlpGan = 0.88;
+constexpr double kMlpGanAtMost = 0.88;
+constexpr char kMlpGan[] = "mlp_gan";
 
 // Of each measurement.
 constexpr double kMilliseconds = 400;
@@ -136,6 +142,55 @@ std::string RangeOfRatios(const std::vector<double>& ours,
   return absl::StrFormat("rounds %.2f to %.2f", *least, *greatest);
 }
 
+// One of the comparisons: what is measured as numbers `ours` and `peer`.
+struct Comparison {
+  std::string model;
+  size_t ours = 0;
+  size_t peer = 0;
+  std::string peer_name;
+  std::optional<double> at_most;
+};
+
+// What is measured in turn, and what came of it.
+class Turns {
+ public:
+  // Returns its number.
+  size_t Add(const std::string& name, Child* child,
+             const std::string& command) {
+    std::vector<double>* const own = &values_.emplace_back();
+    measurements_.push_back(
+        {name, [child, command, own]() -> absl::StatusOr<double> {
+           MR_ASSIGN_OR_RETURN(const double value, child->AskNumber(command));
+           own->push_back(value);
+           return value;
+         }});
+    return measurements_.size() - 1;
+  }
+
+  absl::Status Measure(Table* table) {
+    MR_ASSIGN_OR_RETURN(medians_, MeasureInTurn(measurements_, table));
+    return absl::OkStatus();
+  }
+
+  double median(size_t number) const { return medians_[number]; }
+
+  Row RowOf(const Comparison& comparison) const {
+    return {.what = comparison.model,
+            .unit = "ms",
+            .ours = medians_[comparison.ours],
+            .peer_name = comparison.peer_name,
+            .peer = medians_[comparison.peer],
+            .note = RangeOfRatios(values_[comparison.ours],
+                                  values_[comparison.peer]),
+            .at_most = comparison.at_most};
+  }
+
+ private:
+  std::vector<Measurement> measurements_;
+  std::deque<std::vector<double>> values_;  // By number, turn by turn.
+  std::vector<double> medians_;
+};
+
 absl::Status Measure(Table* table) {
   const int batch = absl::GetFlag(FLAGS_batch);
   if (batch < 2) {
@@ -144,38 +199,49 @@ absl::Status Measure(Table* table) {
   }
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> models, ModelsFromFlags());
   MR_ASSIGN_OR_RETURN(const std::vector<Side> sides, StartSides());
-  std::vector<Measurement> measurements;
-  // Of each measurement, turn by turn.
-  std::vector<std::vector<double>> turns(models.size() * sides.size());
+  TorchGan torch;
+  Turns turns;
+  std::vector<Comparison> comparisons;
+  std::optional<size_t> without_torch;  // Ours, where there is no PyTorch.
   for (const std::string& model : models) {
+    const bool is_mlp_gan = model == kMlpGan;
     MR_ASSIGN_OR_RETURN(const int64_t steps, Open(model, batch, sides));
     const std::string command = absl::StrCat("train ", model, " ", steps);
-    for (const Side& side : sides) {
-      std::vector<double>* const own = &turns[measurements.size()];
-      measurements.push_back({absl::StrCat(model, ", ", side.name),
-                              [command, own, child = side.child.get()]()
-                                  -> absl::StatusOr<double> {
-                                MR_ASSIGN_OR_RETURN(own->emplace_back(),
-                                                    child->AskNumber(command));
-                                return own->back();
-                              }});
+    const auto add = [&](const char* name, Child* child) {
+      return turns.Add(absl::StrCat(model, ", ", name), child, command);
+    };
+    const size_t ours = add("ours", sides[0].child.get());
+    for (size_t i = 1; i < sides.size(); ++i) {
+      comparisons.push_back({.model = model,
+                             .ours = ours,
+                             .peer = add(sides[i].name, sides[i].child.get()),
+                             .peer_name = sides[i].name});
+      if (i > 1) continue;
+      comparisons.back().at_most = is_mlp_gan ? kMlpGanAtMost : kNotSlower;
     }
+    if (!is_mlp_gan || torch.child != nullptr) continue;
+    MR_ASSIGN_OR_RETURN(torch, StartTorchGan());
+    if (torch.child == nullptr) {
+      without_torch = ours;
+      continue;
+    }
+    MR_RETURN_IF_ERROR(
+        torch.child->Ask(absl::StrCat("open ", model, " ", batch)).status());
+    comparisons.push_back({.model = model,
+                           .ours = ours,
+                           .peer = add("PyTorch", torch.child.get()),
+                           .peer_name = absl::StrCat("PyTorch ", torch.version),
+                           .at_most = kNotSlower});
   }
-  MR_ASSIGN_OR_RETURN(const std::vector<double> medians,
-                      MeasureInTurn(measurements, table));
-  for (size_t m = 0; m < models.size(); ++m) {
-    const size_t ours = m * sides.size();
-    for (size_t peer = 1; peer < sides.size(); ++peer) {
-      Row row = {.what = models[m],
-                 .unit = "ms",
-                 .ours = medians[ours],
-                 .peer_name = sides[peer].name,
-                 .peer = medians[ours + peer],
-                 .note = RangeOfRatios(turns[ours], turns[ours + peer])};
-      if (peer == 1)
-        row.at_most = models[m] == "mlp_gan" ? kMlpGan : kNotSlower;
-      table->Add(std::move(row));
-    }
+  MR_RETURN_IF_ERROR(turns.Measure(table));
+  for (const Comparison& comparison : comparisons) {
+    table->Add(turns.RowOf(comparison));
+  }
+  if (without_torch.has_value()) {
+    table->Add({.what = kMlpGan,
+                .unit = "ms",
+                .ours = turns.median(*without_torch),
+                .peer_name = kNoTorchGan});
   }
   return absl::OkStatus();
 }
