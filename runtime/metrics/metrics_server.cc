@@ -46,17 +46,14 @@ class MetricsServerImpl : public MetricsServer {
     });
     server_.set_default_headers(
         {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
+    // Not httplib's routes: they are regular expressions, which recurse for
+    // each byte of a path.
     server_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
           HttpServer::BeginAnswer();
-          return Check(request, response)
-                     ? httplib::Server::HandlerResponse::Unhandled
-                     : httplib::Server::HandlerResponse::Handled;
+          Serve(request, response);
+          return httplib::Server::HandlerResponse::Handled;
         });
-    server_.Get("/metrics",
-                [this](const httplib::Request&, httplib::Response& response) {
-                  response.set_content(options_.page(), kMetricPageType);
-                });
   }
 
   ~MetricsServerImpl() override { Shutdown(); }
@@ -99,6 +96,22 @@ class MetricsServerImpl : public MetricsServer {
   }
 
  private:
+  void Serve(const httplib::Request& request,
+             httplib::Response& response) const {
+    if (!Check(request, response)) return;
+    if (request.path != "/metrics") {
+      response.status = 404;
+      return response.set_content("there is /metrics alone\n", kText);
+    }
+    if (!request.ranges.empty()) {
+      // cpp-httplib would not compare them with the size of the page.
+      response.status = 416;
+      return;
+    }
+    response.status = 200;
+    response.set_content(options_.page(), kMetricPageType);
+  }
+
   // False: it is refused, and has its answer.
   bool Check(const httplib::Request& request,
              httplib::Response& response) const {

@@ -92,6 +92,9 @@ TEST_P(MetricsServerTest, ThePageIsForWhoHasTheToken) {
   EXPECT_EQ(StatusOf(*server, {{"Host", "node.example"}, *bearer_.begin()}),
             200);
   EXPECT_EQ(StatusOf(*server, bearer_, "/"), 404);
+  EXPECT_EQ(StatusOf(*server, bearer_, "/" + std::string(8000, 'm')), 404);
+  EXPECT_EQ(StatusOf(*server, {{"Range", "bytes=5-9999"}, *bearer_.begin()}),
+            416);
 }
 
 TEST_P(MetricsServerTest, WithoutTheTokenNothingIsTold) {
