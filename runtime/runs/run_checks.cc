@@ -81,6 +81,11 @@ absl::Status Check(const v1::RunProgress& progress) {
 absl::Status Check(const v1::RunPoint& point) {
   MR_RETURN_IF_ERROR(CheckName("metric", point.metric()));
   MR_RETURN_IF_ERROR(CheckWorker(point.worker()));
+  // It becomes a count of epochs.
+  if (point.epoch() > static_cast<double>(kMost)) {
+    return Invalid("epoch", absl::StrCat("is ", point.epoch(), "; at most ",
+                                         static_cast<double>(kMost)));
+  }
   return CheckNumber("epoch", point.epoch());
 }
 

@@ -76,6 +76,8 @@ TEST(CheckRunEventTest, NamesTheFieldThatCannotBe) {
   add(ProgressAt(1, 0, 1, 2, 3, -2), "progress: worker is -2");
   add(Point(-0.5, 1), "point: epoch is -0.5");
   add(Point(std::numeric_limits<double>::infinity(), 1), "point: epoch is inf");
+  // No count can be so much.
+  add(Point(1e300, 1), "point: epoch is 1e+300");
   add(Point(1, 1, kMaxRunWorkers), "point: worker is 1000000");
   add(Point(1, 1, 0, ""), "point: metric is empty");
   event = Sync(0, 1);
