@@ -22,6 +22,8 @@ namespace {
 
 // What the end of training waits for the head.
 constexpr absl::Duration kEndFlush = absl::Seconds(2);
+// And before that, for what the parameter server has come to.
+constexpr absl::Duration kServerPatience = absl::Milliseconds(500);
 // So many workers are asked in one turn, of a second.
 constexpr size_t kMaxAsked = 64;
 constexpr absl::Duration kServerPeriod = absl::Seconds(5);
@@ -56,6 +58,22 @@ double MeanOf(const std::vector<int64_t>& histogram) {
     count += static_cast<double>(histogram[s]);
   }
   return count > 0 ? sum / count : 0;
+}
+
+v1::RunEvent ServerEvent(const std::string& actor_id,
+                         const ps::SyncStats& stats) {
+  v1::RunEvent event;
+  v1::RunServer& server = *event.mutable_server();
+  server.set_name("parameter server");
+  server.set_actor_id(actor_id);
+  server.set_strategy(Text(stats.strategy, kMaxRunTextBytes));
+  server.set_version(stats.version);
+  server.set_num_syncs(stats.num_syncs);
+  server.set_bytes_pulled(stats.bytes_pulled);
+  server.set_bytes_pushed(stats.bytes_pushed);
+  server.set_staleness(MeanOf(stats.gradients.staleness));
+  server.set_num_restarts(stats.num_restarts);
+  return event;
 }
 
 }  // namespace
@@ -223,13 +241,24 @@ void ReportRun::OnCheckpoint(TrainContext& context,
 }
 
 void ReportRun::OnTrainEnd(TrainContext& context, const Result& result) {
+  AnyActorHandle server;
   {
     absl::MutexLock lock(&mu_);
     epoch_ = -1;
     watched_.clear();
+    // What was told of it last is older than its last synchronisation.
+    if (server_changed_ || server_question_.state() != nullptr) {
+      server = server_;
+    }
+    server_question_ = {};
     server_ = AnyActorHandle();
   }
   if (!begun_) Begin(context, 0);
+  if (!server.empty()) {
+    const absl::StatusOr<ps::SyncStats> stats =
+        server.CallByName<ps::SyncStats>("GetStats").Get(kServerPatience);
+    if (stats.ok()) reporter_->Report(ServerEvent(server.actor_id(), *stats));
+  }
   v1::RunEvent event;
   v1::RunEnded& ended = *event.mutable_ended();
   const bool by_signal = !result.stopped_by.empty();
@@ -340,18 +369,7 @@ void ReportRun::AskServer() {
     const absl::StatusOr<ps::SyncStats> stats = server_question_.Get();
     server_question_ = {};
     if (stats.ok()) {
-      v1::RunEvent event;
-      v1::RunServer& server = *event.mutable_server();
-      server.set_name("parameter server");
-      server.set_actor_id(server_.actor_id());
-      server.set_strategy(Text(stats->strategy, kMaxRunTextBytes));
-      server.set_version(stats->version);
-      server.set_num_syncs(stats->num_syncs);
-      server.set_bytes_pulled(stats->bytes_pulled);
-      server.set_bytes_pushed(stats->bytes_pushed);
-      server.set_staleness(MeanOf(stats->gradients.staleness));
-      server.set_num_restarts(stats->num_restarts);
-      reporter_->Report(std::move(event));
+      reporter_->Report(ServerEvent(server_.actor_id(), *stats));
     }
   }
   if (!server_changed_ || server_.empty() ||

@@ -23,8 +23,9 @@
 namespace miniray::train {
 
 // A callback that trainers add themselves, behind all others
-// (TrainerOptions::report). Nothing here waits for the head but OnTrainEnd, for
-// two seconds at most; what the head cannot be told is dropped, with a count.
+// (TrainerOptions::report). Nothing here waits but OnTrainEnd: for the head two
+// seconds at most, for the parameter server half a second. What the head cannot
+// be told is dropped, with a count.
 //
 // It reports: the beginning and the end; each epoch, with its metrics and those
 // of each worker; synchronisations and what the parameter server says of

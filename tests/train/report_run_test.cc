@@ -133,6 +133,14 @@ TEST_F(ReportRunTest, TheHeadKnowsAllOfATraining) {
     EXPECT_EQ(run.syncs(i).sync().num_workers(), 2);
     EXPECT_GT(run.syncs(i).sync().bytes(), 0);
   }
+  // As it was behind the last synchronisation, however short the training was.
+  ASSERT_EQ(run.servers_size(), 1);
+  EXPECT_EQ(run.servers(0).version(), 3);
+  EXPECT_EQ(run.servers(0).num_syncs(), 3);
+  EXPECT_GT(run.servers(0).bytes_pulled(), 0);
+  EXPECT_GT(run.servers(0).bytes_pushed(), 0);
+  EXPECT_NE(run.servers(0).strategy(), "");
+  EXPECT_NE(run.servers(0).actor_id(), "");
   EXPECT_THAT(
       Spans(run),
       IsSupersetOf({"trainer: epoch 1", "trainer: epoch 2", "trainer: epoch 3",
