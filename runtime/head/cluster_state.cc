@@ -259,6 +259,10 @@ uint64_t ClusterState::Fingerprint() const {
     CodedOutputStream coded(&to);
     coded.SetSerializationDeterministic(true);
     SnapshotWithoutActors({v1::TABLE_NODES}).SerializeToCodedStream(&coded);
+    // What they use is shown with them; it has no map.
+    for (const auto& [id, node] : nodes_) {
+      node.usage.SerializeToCodedStream(&coded);
+    }
   }
   uint64_t print = absl::Hash<std::string>()(bytes);
   const auto add = [&print](int64_t version, int64_t birth) {

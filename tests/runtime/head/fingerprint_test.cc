@@ -50,6 +50,10 @@ TEST_F(FingerprintTest, ChangesWithEachChange) {
   stats.set_memory_total_bytes(1 << 30);
   state_.NodeStats("n", stats);
   expect_news("the node's memory");
+  stats.set_cpus_busy(1.5);
+  stats.set_cpus(4);
+  state_.NodeStats("n", stats);
+  expect_news("its CPUs");
   Exited("n", "a", 0, /*may_restart=*/false);
   expect_news("it died");
   state_.DriverLeft("job", session);
