@@ -313,6 +313,8 @@ std::vector<Page> AllPages(const std::string& talker) {
       {"actors", "#/actors",
        "one('page-actors') && !one('actor-detail') && "
        "all('actor-row').length >= 4 && "
+       "all('actor-row-log').every((cell) => "
+       "cell.querySelector('a').hash.startsWith('#/logs/actor/')) && "
        "all('actor-state').every((cell) => cell.textContent === 'alive')"},
       {"actor", "#/actors/" + talker,
        "text('actor-facts').includes('Talker') && "

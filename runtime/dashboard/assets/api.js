@@ -137,11 +137,32 @@ export async function readEvents(eventsPath, {take, alive = () => {}, signal}) {
   }
 }
 
+const aborted = () => new DOMException('aborted', 'AbortError');
+
 // Resolves after so long, or rejects when aborted.
 export const pause = (ms, signal) => new Promise((resolve, reject) => {
-  const timer = setTimeout(resolve, ms);
-  signal?.addEventListener('abort', () => {
+  if (signal?.aborted) return reject(aborted());
+  const stop = () => {
     clearTimeout(timer);
-    reject(new DOMException('aborted', 'AbortError'));
-  }, {once: true});
+    reject(aborted());
+  };
+  const timer = setTimeout(() => {
+    signal?.removeEventListener('abort', stop);
+    resolve();
+  }, ms);
+  signal?.addEventListener('abort', stop, {once: true});
+});
+
+// Resolves when somebody looks at this tab, or rejects when aborted.
+export const untilSeen = (signal) => new Promise((resolve, reject) => {
+  const look = () => {
+    if (document.hidden && !signal.aborted) return;
+    document.removeEventListener('visibilitychange', look);
+    signal.removeEventListener('abort', look);
+    if (signal.aborted) return reject(aborted());
+    resolve();
+  };
+  document.addEventListener('visibilitychange', look);
+  signal.addEventListener('abort', look);
+  look();
 });

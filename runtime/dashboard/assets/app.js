@@ -15,6 +15,9 @@ import {logsPage} from './page_logs.js';
 
 // Between the beginnings of two looks.
 const MIN_LOOK_MS = 500;
+// A look that takes longer waits for a connection that is no more, as after the
+// machine has slept.
+const MAX_LOOK_MS = 60000;
 
 // '#/runs/ID?x=y' -> {name: 'runs', args: ['ID'], parameters}
 function place() {
@@ -77,9 +80,16 @@ async function look() {
   looking = true;
   again = false;
   lastLook = Date.now();
-  const [shown, signal] = [page, closing.signal];
+  const [shown, leaving] = [page, closing.signal];
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  leaving.addEventListener('abort', end);
+  const limit = setTimeout(() => {
+    again = true;
+    end();
+  }, MAX_LOOK_MS);
   try {
-    await shown.look(signal);
+    await shown.look(ending.signal);
     if (shown === page) say('');
   } catch (error) {
     // Whether the head answers, the banner tells.
@@ -92,6 +102,8 @@ async function look() {
       }
     }
   } finally {
+    clearTimeout(limit);
+    leaving.removeEventListener('abort', end);
     looking = false;
     if (again) lookSoon();
   }

@@ -1,12 +1,14 @@
 // A log: followed, filtered, paused.
 
-import {Refusal, getJson, getText, pause, query, readEvents} from './api.js';
+import {Refusal, getJson, getText, pause, query, readEvents, untilSeen} from './api.js';
 import {heading, make, setText} from './dom.js';
 import {withoutEscapes} from './format.js';
 
 // What the page keeps; the log itself has all.
 const MAX_LINES = 5000;
 const PIECE_LINES = 250;
+// Of a text: a line that never ends takes room too, and so does each piece.
+const linesOf = (text) => Math.max(text.split('\n').length - 1, text.length / 1000, .1);
 const TAILS = ['100', '1000', '10000', '100000'];
 
 // The text: lines in pieces, of which the oldest go.
@@ -26,7 +28,7 @@ class LogView {
 
   add(text, tone) {
     const atEnd = this.element.scrollHeight - this.element.scrollTop - this.element.clientHeight < 40;
-    const lines = text.split('\n').length - 1;
+    const lines = linesOf(text);
     let last = this.pieces[this.pieces.length - 1];
     if (!last || tone || last.tone || last.lines >= PIECE_LINES) {
       last = {element: make('span', {class: tone}), lines: 0, tone};
@@ -77,11 +79,9 @@ export function logsPage(args, parameters) {
     const shown = withoutEscapes(text);
     if (!paused) return view.add(shown, tone);
     held.push([shown, tone]);
-    heldLines += shown.split('\n').length - 1;
-    while (held.length > 1 && heldLines > MAX_LINES) {
-      heldLines -= held.shift()[0].split('\n').length - 1;
-    }
-    setText(pauseButton, 'Go on (' + heldLines + ' lines wait)');
+    heldLines += linesOf(shown);
+    while (held.length > 1 && heldLines > MAX_LINES) heldLines -= linesOf(held.shift()[0]);
+    setText(pauseButton, 'Go on (' + Math.floor(heldLines) + ' lines wait)');
   }
 
   pauseButton.addEventListener('click', () => {
@@ -114,10 +114,29 @@ export function logsPage(args, parameters) {
 
   async function readOnce() {
     setText(status, 'Reading…');
-    add(await getText('logs' + query({
+    const text = await getText('logs' + query({
       [name]: id, tail: tail.value, filter: filter.value,
-    }), closing.signal));
-    setText(status, view.lines === 0 ? 'There is no such line.' : '');
+    }), closing.signal);
+    if (text !== '') add(text);
+    setText(status, text === '' ? 'There is no such line.' : '');
+  }
+
+  // As readEvents, until nobody looks: the head has room for 16 streams, and a
+  // browser for 6 connections to it.
+  async function readWhileSeen(eventsPath, readers) {
+    const ending = new AbortController();
+    const check = () => {
+      if (document.hidden || closing.signal.aborted) ending.abort();
+    };
+    document.addEventListener('visibilitychange', check);
+    closing.signal.addEventListener('abort', check);
+    check();
+    try {
+      await readEvents(eventsPath, {...readers, signal: ending.signal});
+    } finally {
+      document.removeEventListener('visibilitychange', check);
+      closing.signal.removeEventListener('abort', check);
+    }
   }
 
   async function followIt() {
@@ -127,10 +146,9 @@ export function logsPage(args, parameters) {
     setText(status, 'Following…');
     while (!ended) {
       try {
-        await readEvents('logs' + query({
+        await readWhileSeen('logs' + query({
           [name]: id, follow: 1, filter: filter.value, ...(place ?? {tail: tail.value}),
         }), {
-          signal: closing.signal,
           alive: () => {
             wait = 500;
             setText(status, 'Following…');
@@ -151,7 +169,10 @@ export function logsPage(args, parameters) {
         });
         if (ended) break;
       } catch (error) {
-        if (error.name === 'AbortError') throw error;
+        if (error.name === 'AbortError') {
+          await untilSeen(closing.signal);
+          continue;
+        }
         // Else it comes back.
         if (error instanceof Refusal && error.status !== 503) throw error;
         setText(status, error.message + '; trying again');

@@ -61,6 +61,7 @@ class Images {
     this.element = make('div', {class: 'images', testid: 'images'});
     this.shown = new Map();
     this.all = false;
+    this.busy = Promise.resolve();
     this.more = make('button', {type: 'button', testid: 'all-images', on: {click: () => {
       this.all = true;
       this.onMore?.();
@@ -68,7 +69,14 @@ class Images {
     this.more.hidden = true;
   }
 
-  async set(images, signal) {
+  // One after the other: else two would fetch and show the same image.
+  set(images, signal) {
+    const done = this.busy.then(() => this.show(images, signal));
+    this.busy = done.catch(() => {});
+    return done;
+  }
+
+  async show(images, signal) {
     const newest = [...images].reverse();
     this.more.hidden = this.all || newest.length <= IMAGES;
     const wanted = this.all ? newest : newest.slice(0, IMAGES);
