@@ -18,6 +18,7 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -304,6 +305,38 @@ TEST_F(RunTableTest, ThinsWhatItKeepsAndWhatItAnswers) {
   EXPECT_THAT(Epochs(run.curves(0)), ElementsAre(1, 2, 3, 10, 11, 16));
   EXPECT_THAT(Values(run.curves(0)), ElementsAre(5, 1, 9, 0, 10, 4));
   EXPECT_EQ(run.curves(0).num_points(), 16);
+}
+
+// What a page fetches does not grow with the training, and one bad epoch in the
+// midst of it is still seen.
+TEST_F(RunTableTest, TenRunsOfTenThousandPointsAreAnsweredWithAFewHundred) {
+  constexpr int kPoints = 10'000;
+  constexpr int kSpike = 7'777;
+  RunTable table(Options());
+  std::vector<v1::RunEvent> events = {Started(kPoints)};
+  for (int i = 1; i <= kPoints; ++i) {
+    for (int worker = -1; worker < 2; ++worker) {
+      events.push_back(Point(i, i == kSpike ? 1e6 : kPoints - i, worker));
+    }
+  }
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_THAT(table.Report(ReportOf(absl::StrCat("run-", i), 1, events)),
+                IsOk());
+  }
+  for (int i = 0; i < 10; ++i) {
+    const auto run = table.Get(GetOf(absl::StrCat("run-", i), 500));
+    ASSERT_THAT(run, IsOk());
+    // Three curves of 500 points of 16 bytes are 24,000.
+    EXPECT_LT(run->ByteSizeLong(), 30'000u);
+    ASSERT_EQ(run->curves_size(), 3);
+    for (const v1::RunCurve& curve : run->curves()) {
+      EXPECT_LE(curve.epochs_size(), 500);
+      EXPECT_GE(curve.epochs_size(), 250);
+      EXPECT_EQ(curve.num_points(), kPoints);
+      EXPECT_THAT(Epochs(curve), Contains(static_cast<double>(kSpike)));
+      EXPECT_THAT(Values(curve), Contains(1e6));
+    }
+  }
 }
 
 TEST_F(RunTableTest, MoreCurvesHaveFewerPointsEach) {
