@@ -41,7 +41,9 @@ const actorTable = () => new Table({
     {name: 'Memory', value: memoryOf, testid: 'actor-memory'},
     {name: 'Restarts', value: (actor) => String(actor.restarts)},
     {name: 'Cause', value: (actor) => actor.cause},
-    {name: 'Log', value: (actor) => ({text: 'show', href: actorLogHref(actor.actor_id)}), testid: 'actor-row-log'},
+    {name: 'Log', testid: 'actor-row-log', value: (actor) => ({
+      text: 'show', href: actorLogHref(actor.actor_id),
+    })},
   ],
 });
 
