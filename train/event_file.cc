@@ -37,6 +37,22 @@ double UnixSeconds(absl::Time time) {
   return static_cast<double>(absl::ToUnixMicros(time)) / 1e6;
 }
 
+// As the header says: it comes first, and of it the kind of colours behind
+// signature, length, name, width, height and depth.
+int ColourSpace(const std::string& png) {
+  constexpr size_t kPlace = 8 + 4 + 4 + 4 + 4 + 1;
+  switch (png.size() > kPlace ? png[kPlace] : 2) {
+    case 0:
+      return 1;
+    case 4:
+      return 2;
+    case 6:
+      return 4;
+    default:
+      return 3;
+  }
+}
+
 std::string HostName() {
   char name[256] = "";
   if (gethostname(name, sizeof(name) - 1) != 0) return "localhost";
@@ -79,6 +95,23 @@ absl::Status EventFile::AddScalars(
     point->set_tag(ToUtf8(tag));
     point->set_simple_value(static_cast<float>(value));
   }
+  return file_.Append(Record(event));
+}
+
+absl::Status EventFile::AddImage(int64_t step, absl::Time time,
+                                 const std::string& tag, const std::string& png,
+                                 int width, int height) {
+  MR_RETURN_IF_ERROR(file_.Flush());
+  tensorboard::Event event;
+  event.set_wall_time(UnixSeconds(time));
+  event.set_step(step);
+  auto* const value = event.mutable_summary()->add_value();
+  value->set_tag(ToUtf8(tag));
+  auto* const image = value->mutable_image();
+  image->set_height(height);
+  image->set_width(width);
+  image->set_colorspace(ColourSpace(png));
+  image->set_encoded_image_string(png);
   return file_.Append(Record(event));
 }
 

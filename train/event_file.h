@@ -1,4 +1,4 @@
-// Scalars over time, in a file that TensorBoard opens.
+// Scalars and images over time, in a file that TensorBoard opens.
 
 #ifndef MINIRAY_TRAIN_EVENT_FILE_H_
 #define MINIRAY_TRAIN_EVENT_FILE_H_
@@ -35,6 +35,12 @@ class EventFile {
   // Adds one point to the chart of each tag. Errors: see AppendedFile::Append.
   absl::Status AddScalars(int64_t step, absl::Time time,
                           const std::map<std::string, double>& scalars);
+
+  // Adds an image to those of this tag. png: a PNG of so many pixels. Errors:
+  // see AppendedFile::Append; where what came before could not be written yet,
+  // the image is left out: a full disk shall not fill the memory.
+  absl::Status AddImage(int64_t step, absl::Time time, const std::string& tag,
+                        const std::string& png, int width, int height);
 
   absl::Status Flush() { return file_.Flush(); }
 

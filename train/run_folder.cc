@@ -96,6 +96,12 @@ void RunFolder::SetHistory(TrainContext& context,
         events_.AddStart(static_cast<int64_t>(history.size()), absl::Now()));
 }
 
+void RunFolder::Image(TrainContext& context, const std::string& name, int epoch,
+                      const std::string& png, int width, int height) {
+  Check(context,
+        events_.AddImage(epoch, absl::Now(), name, png, width, height));
+}
+
 void RunFolder::OnEpochEnd(TrainContext& context, const EpochResult& result) {
   Check(context, history_.Append(result.ToJson() + "\n"));
   Check(context,

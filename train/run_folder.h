@@ -3,7 +3,8 @@
 //
 //   history.jsonl          a line of JSON an epoch: EpochResult::ToJson; and
 //   one for an evaluation that came later: EvaluationToJson
-//   events.out.tfevents.*  the same numbers, for `tensorboard --logdir`
+//   events.out.tfevents.*  the same numbers, and images, for
+//   `tensorboard --logdir`
 //   result.json            Result::ToJson; once Train returns, after an error
 //   too
 
@@ -52,6 +53,11 @@ class RunFolder : public Callback {
 
   // Absolute.
   const std::string& path() const { return path_; }
+
+  // An image made in or behind this epoch, for TensorBoard. png: a PNG of so
+  // many pixels.
+  void Image(TrainContext& context, const std::string& name, int epoch,
+             const std::string& png, int width, int height);
 
   void OnEpochEnd(TrainContext& context, const EpochResult& result) override;
   void OnEvaluation(TrainContext& context, const EpochResult& result) override;

@@ -159,6 +159,9 @@ void TrainerBase::WatchWorkers() {
 
 void TrainerBase::ReportImage(const std::string& name, int epoch,
                               std::string png, int width, int height) {
+  if (run_folder_ != nullptr) {
+    run_folder_->Image(context_, name, epoch, png, width, height);
+  }
   if (report_ == nullptr) return;
   report_->Image(name, epoch, std::move(png), width, height);
 }

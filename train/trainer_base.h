@@ -114,9 +114,10 @@ class TrainerBase {
   // Errors: of the first worker that fails, as soon as it does.
   absl::StatusOr<std::vector<Metrics>> RunWorkers(int epoch);
 
-  // Shows a PNG of 2 MiB at most to who watches the run; without effect where
-  // nobody is told of it. Call it from the hooks. epoch: that it was made in or
-  // behind. width, height: pixels.
+  // Shows a PNG of 2 MiB at most to who watches the run, and puts it into the
+  // run folder, for TensorBoard; without effect where there is neither. Call it
+  // from the hooks. epoch: that it was made in or behind. width, height:
+  // pixels.
   void ReportImage(const std::string& name, int epoch, std::string png,
                    int width, int height);
 

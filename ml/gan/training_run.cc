@@ -386,10 +386,13 @@ class ReportingTrainer : public GanTrainer {
             .Call<&GanWorker::SampleImages>(kSampleSeed, grid.images)
             .Get(kSampleTimeout);
     WriteSamples(samples, epoch, images, grid.columns, &reporter_.bar());
-    if (images.ok() && options().report) ShowSamples(epoch, *images, grid);
+    if (images.ok() && (options().report || !run_folder.empty())) {
+      ShowSamples(epoch, *images, grid);
+    }
   }
 
-  // The same to who watches the run. What fails has failed for the file, too.
+  // The same to who watches the run, and to TensorBoard. What fails has failed
+  // for the file, too.
   void ShowSamples(int epoch, const at::Tensor& images,
                    const SampleGrid& grid) {
     try {

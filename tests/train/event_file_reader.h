@@ -27,6 +27,14 @@ inline uint32_t BitwiseCrc32c(const std::string& bytes) {
   return crc ^ 0xFFFFFFFF;
 }
 
+// A Summary.Image of tensorflow/core/framework/summary.proto.
+struct ReadImage {
+  uint64_t height = 0;
+  uint64_t width = 0;
+  uint64_t colorspace = 0;
+  std::string encoded;
+};
+
 // An Event of tensorflow/core/util/event.proto.
 struct ReadEvent {
   double wall_time = 0;
@@ -34,6 +42,7 @@ struct ReadEvent {
   std::string file_version;
   uint64_t session_status = 0;           // 1: START.
   std::map<std::string, float> scalars;  // By tag.
+  std::map<std::string, ReadImage> images;
 };
 
 // Takes protobuf's wire format apart. Throws std::runtime_error where it is
@@ -96,6 +105,18 @@ class FieldReader {
   size_t at_ = 0;
 };
 
+inline ReadImage ParseImage(const std::string& data) {
+  ReadImage image;
+  FieldReader fields(data);
+  while (fields.Next()) {
+    if (fields.number == 1) image.height = fields.varint;
+    if (fields.number == 2) image.width = fields.varint;
+    if (fields.number == 3) image.colorspace = fields.varint;
+    if (fields.number == 4) image.encoded = fields.bytes;
+  }
+  return image;
+}
+
 inline ReadEvent ParseEvent(const std::string& data) {
   ReadEvent event;
   FieldReader fields(data);
@@ -115,13 +136,18 @@ inline ReadEvent ParseEvent(const std::string& data) {
       if (summary.number != 1) throw std::runtime_error("no value");
       std::string tag;
       std::optional<float> scalar;
+      std::optional<ReadImage> image;
       FieldReader value(summary.bytes);
       while (value.Next()) {
         if (value.number == 1) tag = value.bytes;
         if (value.number == 2) scalar = value.As<float>();
+        if (value.number == 4) image = ParseImage(value.bytes);
       }
-      if (!scalar.has_value()) throw std::runtime_error("no simple_value");
-      event.scalars[tag] = *scalar;
+      if (scalar.has_value() == image.has_value()) {
+        throw std::runtime_error("neither simple_value nor image, or both");
+      }
+      if (scalar.has_value()) event.scalars[tag] = *scalar;
+      if (image.has_value()) event.images[tag] = *image;
     }
   }
   return event;

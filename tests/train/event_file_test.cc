@@ -145,6 +145,64 @@ TEST(EventFileTest, HoldsWhatTensorBoardReads) {
   EXPECT_EQ(events[2].scalars.at("lo\xEF\xBF\xBDss"), INFINITY);
 }
 
+// The first bytes of a PNG of 3 x 2 pixels, up to its kind of colours.
+std::string PngHeader(char colours) {
+  std::string png("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\3\0\0\0\2\x08", 25);
+  png.push_back(colours);
+  return png;
+}
+
+TEST(EventFileTest, HoldsImages) {
+  TempFolder folder;
+  auto file = EventFile::Create(folder.path(), absl::UnixEpoch());
+  ASSERT_THAT(file, IsOk());
+  // As the PNG says it, and as TensorFlow does.
+  const std::map<char, uint64_t> kinds = {{0, 1}, {2, 3}, {4, 2}, {6, 4}};
+  for (const auto& [colours, colorspace] : kinds) {
+    ASSERT_THAT(file->AddImage(colours, absl::FromUnixSeconds(7), "sam\xffples",
+                               PngHeader(colours), 3, 2),
+                IsOk());
+  }
+  const std::vector<ReadEvent> events =
+      ReadEvents(*ReadFile(folder / folder.List()[0]));
+  ASSERT_THAT(events, SizeIs(1 + kinds.size()));
+  size_t i = 1;
+  for (const auto& [colours, colorspace] : kinds) {
+    EXPECT_EQ(events[i].step, colours);
+    EXPECT_EQ(events[i].wall_time, 7);
+    EXPECT_TRUE(events[i].scalars.empty());
+    ASSERT_THAT(events[i].images, SizeIs(1));
+    const auto& [tag, image] = *events[i].images.begin();
+    EXPECT_EQ(tag, "sam\xEF\xBF\xBDples");
+    EXPECT_EQ(image.width, 3u);
+    EXPECT_EQ(image.height, 2u);
+    EXPECT_EQ(image.colorspace, colorspace);
+    EXPECT_EQ(image.encoded, PngHeader(colours));
+    ++i;
+  }
+}
+
+TEST(EventFileTest, ImagesDoNotWaitForAFullDisk) {
+  TempFolder folder;
+  auto file = EventFile::Create(folder.path(), absl::UnixEpoch());
+  ASSERT_THAT(file, IsOk());
+  {
+    FullDisk full(ReadFile(folder / folder.List()[0])->size() + 6);
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_THAT(file->AddImage(step, absl::UnixEpoch(), "samples",
+                                 PngHeader(2), 3, 2),
+                  StatusIs(absl::StatusCode::kResourceExhausted));
+    }
+  }
+  ASSERT_THAT(file->Flush(), IsOk());
+  // The one that was begun is whole.
+  const std::vector<ReadEvent> events =
+      ReadEvents(*ReadFile(folder / folder.List()[0]));
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[1].step, 0);
+  EXPECT_THAT(events[1].images, SizeIs(1));
+}
+
 // step is field 2, session_log field 7 of 2 bytes: its status, field 1, is 1.
 TEST(EventFileTest, AStartSaysFromWhichStepOnItBeginsAnew) {
   TempFolder folder;

@@ -65,6 +65,17 @@ std::vector<ReadEvent> Events(const std::string& folder) {
   return {};
 }
 
+// Shows a picture after each epoch.
+class PictureTrainer : public QuadraticTrainer {
+ public:
+  using QuadraticTrainer::QuadraticTrainer;
+
+ protected:
+  void OnEpochEnd(int epoch, const EpochResult& result) override {
+    ReportImage("samples", epoch, absl::StrCat("picture ", epoch), 10, 20);
+  }
+};
+
 class TrainerRunFolderTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -84,6 +95,27 @@ class TrainerRunFolderTest : public ::testing::Test {
 };
 TestCluster* TrainerRunFolderTest::nodes_;
 Cluster* TrainerRunFolderTest::cluster_;
+
+// Also where the head is told of nothing.
+TEST_F(TrainerRunFolderTest, TensorBoardHasThePictures) {
+  TrainerOptions options = Options();
+  options.report = false;
+  PictureTrainer trainer(options, {});
+  const auto result = trainer.Train({.epochs = 2});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->warnings, IsEmpty());
+  std::vector<std::string> pictures;
+  for (const ReadEvent& event : Events(temp_ / "run")) {
+    for (const auto& [tag, image] : event.images) {
+      EXPECT_EQ(tag, "samples");
+      EXPECT_EQ(event.step, static_cast<int64_t>(pictures.size()));
+      EXPECT_EQ(image.width, 10u);
+      EXPECT_EQ(image.height, 20u);
+      pictures.push_back(image.encoded);
+    }
+  }
+  EXPECT_THAT(pictures, ElementsAre("picture 0", "picture 1"));
+}
 
 TEST_F(TrainerRunFolderTest, HoldsWhatTheResultTells) {
   TrainerOptions options = Options();
