@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "ml/classify/classifier_file.h"
 #include "ml/data/augment.h"
 #include "ml/data/dataset_loader.h"
@@ -82,16 +83,45 @@ absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
   }
   images_ = std::move(images);
   sampler_ = std::move(sampler);
+  batches_.reset();
   shard_id_ = shard_id;
   return absl::OkStatus();
 }
 
 absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  const EpochBatches batches = sampler_->Epoch(epoch);
+  return TrainBatches(epoch, 0, sampler_->num_batches());
+}
+
+absl::StatusOr<train::Metrics> ClassifierWorker::TrainSteps(int epoch,
+                                                            int64_t first,
+                                                            int64_t count) {
+  MR_RETURN_IF_ERROR(CheckLoaded());
+  if (first < 0 || count < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps ", first, " and ", count,
+                     " after it; expected 0 or more of both"));
+  }
+  first = std::min(first, sampler_->num_batches());
+  count = std::min(count, sampler_->num_batches() - first);
+  MR_ASSIGN_OR_RETURN(train::Metrics metrics,
+                      TrainBatches(epoch, first, count));
+  metrics["steps"] = static_cast<double>(count);
+  return metrics;
+}
+
+absl::StatusOr<train::Metrics> ClassifierWorker::TrainBatches(int epoch,
+                                                              int64_t first,
+                                                              int64_t count) {
+  if (!batches_.has_value() || batches_epoch_ != epoch) {
+    batches_ = sampler_->Epoch(epoch);
+    batches_epoch_ = epoch;
+  }
+  const EpochBatches& batches = *batches_;
   const uint64_t seed = StreamSeed(options_.seed, Stream::kAugment, shard_id_) +
                         static_cast<uint64_t>(epoch);
-  const auto read = [&](int64_t b) -> absl::StatusOr<ImageBatch> {
+  const auto read = [&](int64_t step) -> absl::StatusOr<ImageBatch> {
+    const int64_t b = first + step;
     MR_ASSIGN_OR_RETURN(ImageBatch batch, images_->Read(batches[b]));
     if (options_.augment) {
       batch.images =
@@ -103,12 +133,12 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   // From memory a batch comes at once.
   std::unique_ptr<Prefetcher<ImageBatch>> ahead;
   if (images_->on_disk()) {
-    ahead = std::make_unique<Prefetcher<ImageBatch>>(batches.size(), read);
+    ahead = std::make_unique<Prefetcher<ImageBatch>>(count, read);
   }
-  classifier_->BeginEpoch(epoch, batches.size() * sampler_->batch_size());
-  for (int64_t b = 0; b < batches.size(); ++b) {
+  classifier_->BeginEpoch(epoch, count * sampler_->batch_size());
+  for (int64_t step = 0; step < count; ++step) {
     MR_ASSIGN_OR_RETURN(const ImageBatch batch,
-                        ahead != nullptr ? ahead->Next() : read(b));
+                        ahead != nullptr ? ahead->Next() : read(step));
     MR_RETURN_IF_ERROR(classifier_->TrainStep(batch).status());
   }
   return classifier_->EndEpoch();

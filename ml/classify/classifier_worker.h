@@ -77,6 +77,13 @@ class ClassifierWorker {
   // TrainLoop::EndEpoch does.
   absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
 
+  // On batches [first, first + count) of it, fewer where it ends, for
+  // TrainerOptions::sync_every. Returns what TrainLoop::EndEpoch does, of these
+  // batches, and their number as "steps"; GetProgress is of these batches, too.
+  // Errors: INVALID_ARGUMENT, first or count below 0.
+  absl::StatusOr<train::Metrics> TrainSteps(int epoch, int64_t first,
+                                            int64_t count);
+
   // Over a part of the test split: "accuracy" and "loss", means.
   absl::StatusOr<train::Metrics> EvaluateShard(int shard, int num_shards);
 
@@ -102,6 +109,8 @@ class ClassifierWorker {
 
  private:
   absl::Status CheckLoaded() const;
+  absl::StatusOr<train::Metrics> TrainBatches(int epoch, int64_t first,
+                                              int64_t count);
   // What the network depends on.
   ClassifierOptions NetworkOptions(const ImageSource& images) const;
 
@@ -109,16 +118,19 @@ class ClassifierWorker {
   std::optional<ImageSource> images_;
   int shard_id_ = 0;
   std::optional<BatchSampler> sampler_;  // Set together with images_.
+  std::optional<EpochBatches> batches_;  // Of the epoch trained last.
+  int batches_epoch_ = -1;
   std::unique_ptr<Classifier> classifier_;
   // classifier_, once it is there: for GetProgress.
   std::atomic<const Classifier*> seen_ = nullptr;
 };
 MINIRAY_ACTOR(ClassifierWorker, Constructor<ClassifierWorkerOptions>,
               &ClassifierWorker::LoadDataShard, &ClassifierWorker::TrainEpoch,
-              &ClassifierWorker::EvaluateShard, &ClassifierWorker::GetWeights,
-              &ClassifierWorker::LendWeights, &ClassifierWorker::SetWeights,
-              &ClassifierWorker::BufferNames, &ClassifierWorker::NumSamples,
-              &ClassifierWorker::ModelFile, &ClassifierWorker::SaveCheckpoint,
+              &ClassifierWorker::TrainSteps, &ClassifierWorker::EvaluateShard,
+              &ClassifierWorker::GetWeights, &ClassifierWorker::LendWeights,
+              &ClassifierWorker::SetWeights, &ClassifierWorker::BufferNames,
+              &ClassifierWorker::NumSamples, &ClassifierWorker::ModelFile,
+              &ClassifierWorker::SaveCheckpoint,
               &ClassifierWorker::LoadCheckpoint,
               &ClassifierWorker::GetProgress);
 

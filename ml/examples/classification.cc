@@ -37,9 +37,11 @@ int Main(int argc, char** argv) {
   if (const auto code = ParseClassificationFlags(argc, argv, &flags)) {
     return *code;
   }
-  ClassifierTrainer trainer(
-      {.num_workers = flags.workers, .sync_interval = 3, .evaluate_every = 3},
-      flags.data);
+  ClassifierTrainer trainer({.num_workers = flags.workers,
+                             .sync_interval = flags.sync_interval,
+                             .sync_every = flags.sync_every,
+                             .evaluate_every = flags.sync_interval},
+                            flags.data);
   absl::Status status = trainer.Train({.epochs = flags.epochs}).status();
   if (status.ok()) status = SaveClassifier(trainer.workers()[0], flags.save);
   return ClassificationExitCode(status);

@@ -3,6 +3,7 @@
 #ifndef MINIRAY_ML_EXAMPLES_CLASSIFICATION_FLAGS_H_
 #define MINIRAY_ML_EXAMPLES_CLASSIFICATION_FLAGS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace miniray::ml {
 struct ClassificationFlags {
   int workers = 2;
   int epochs = 6;
+  int sync_interval = 3;   // Epochs; 1 with sync_every.
+  int64_t sync_every = 0;  // Steps; 0: epochs count.
   ClassifierWorkerOptions data;
   std::string save;  // A file in a folder that is there; empty: none.
 };

@@ -13,6 +13,7 @@ namespace miniray {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -37,6 +38,19 @@ TEST(ClassificationTest, AveragesEveryThirdEpochAndLearns) {
   ASSERT_TRUE(absl::SimpleAtod(words[0], &accuracy)) << lines[2];
   EXPECT_GT(accuracy, 65);
   EXPECT_TRUE(tree.WaitForCount(0)) << tree.Living().size() << " are left";
+}
+
+TEST(ClassificationTest, AveragesWithinEpochs) {
+  ProcessTree tree;
+  const RunResult result = tree.Run(
+      {BuiltProgram("ml/examples/classification"), "--workers=2", "--epochs=2",
+       "--dataset=synthetic", "--limit=200", "--network=mlp", "--batch-size=10",
+       "--sync-every=4", "--lr-schedule=linear"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<std::string> lines =
+      absl::StrSplit(result.out, '\n', absl::SkipEmpty());
+  ASSERT_THAT(lines, SizeIs(2)) << result.out;
+  EXPECT_THAT(lines, Each(HasSubstr("averaged; test accuracy ")));
 }
 
 TEST(ClassificationTest, TrainsNothingThatCannotBeSaved) {

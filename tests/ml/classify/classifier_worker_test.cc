@@ -120,6 +120,31 @@ TEST(ClassifierWorkerTest, GoesOnFromACheckpoint) {
   ExpectSameWeights(one, other);
 }
 
+TEST(ClassifierWorkerTest, PiecesOfAnEpochTrainTheSameAsTheWhole) {
+  ClassifierWorkerOptions options = Small();
+  options.augment = true;
+  ClassifierWorker whole(options), pieces(options);
+  ASSERT_TRUE(whole.LoadDataShard(0, 1, {}).ok());
+  ASSERT_TRUE(pieces.LoadDataShard(0, 1, {}).ok());
+  for (int epoch = 0; epoch < 2; ++epoch) {  // Of 6 batches.
+    ASSERT_OK_AND_ASSIGN(const train::Metrics all, whole.TrainEpoch(epoch));
+    double loss = 0;
+    for (int64_t first = 0; first < 8; first += 4) {
+      ASSERT_OK_AND_ASSIGN(const train::Metrics piece,
+                           pieces.TrainSteps(epoch, first, 4));
+      EXPECT_EQ(piece.at("steps"), first == 0 ? 4 : 2);
+      EXPECT_EQ(piece.at("samples"), first == 0 ? 40 : 20);
+      loss += piece.at("loss") * piece.at("samples");
+    }
+    EXPECT_NEAR(loss / 60, all.at("loss"), 1e-9);
+    ExpectSameWeights(whole, pieces);
+  }
+  ASSERT_OK_AND_ASSIGN(const train::Metrics beyond, pieces.TrainSteps(2, 6, 4));
+  EXPECT_EQ(beyond.at("steps"), 0);
+  ExpectSameWeights(whole, pieces);
+  ExpectError(pieces.TrainSteps(2, -1, 4).status(), kInvalidArgument, {"-1"});
+}
+
 // Writes 24 pictures of two classes.
 std::string MakePictures() {
   const std::string root = MakeTestFolder();
