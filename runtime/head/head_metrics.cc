@@ -73,6 +73,9 @@ void AddRun(const v1::RunInfo& run, MetricPage* page) {
   page->Gauge("miniray_run_samples_per_second",
               "Samples that all workers trained on in a second, of late.",
               run.samples_per_second(), labels);
+  page->Counter("miniray_run_samples_total",
+                "Samples that all workers trained on.",
+                static_cast<double>(run.samples()), labels);
   if (run.eta_seconds() >= 0) {
     page->Gauge("miniray_run_eta_seconds",
                 "How long the run will still take, as far as it is known.",

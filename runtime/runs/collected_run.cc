@@ -13,6 +13,9 @@ constexpr int64_t kMicrosInMilli = 1000;
 constexpr size_t kFullCurves = 100;
 // What an entry of a container takes besides what is in it; about.
 constexpr size_t kEntryBytes = 128;
+// Of a worker since the run's last start; sums over workers and starts stay in
+// an int64.
+constexpr int64_t kMaxSamples = 1'000'000'000'000'000;
 
 // 0.999999 of an epoch is all of it: fractions are sums.
 double Whole(double position) { return std::floor(position + 1e-9); }
@@ -148,6 +151,7 @@ void CollectedRun::Start(const v1::RunStarted& started, int64_t unix_us,
   if (reporter_id != starter_) info_.clear_stop_requested();
   starter_ = reporter_id;
   order_ = order;
+  info_.set_samples(std::min(1000 * kMaxSamples, info_.samples() + Samples()));
   workers_.clear();
   position_ = start_position_ = static_cast<double>(first_epoch);
   position_us_ = start_us_ = unix_us;
@@ -204,6 +208,12 @@ void CollectedRun::Progress(const v1::RunProgress& progress, int64_t unix_us,
     it->second.progress.set_epoch(-1);
   }
   Worker& worker = it->second;
+  // Within the same epoch the count goes on, else it begins at 0.
+  const bool goes_on = progress.epoch() == worker.progress.epoch() &&
+                       progress.samples() >= worker.progress.samples();
+  worker.samples =
+      std::min(kMaxSamples, worker.samples + progress.samples() -
+                                (goes_on ? worker.progress.samples() : 0));
   if (progress.epoch() != worker.progress.epoch() ||
       progress.samples() < worker.base_samples) {
     worker.base_us = unix_us;
@@ -339,6 +349,15 @@ size_t CollectedRun::bytes() const {
                         images_.size() + spans_.size() + reporters_.size());
 }
 
+int64_t CollectedRun::Samples() const {
+  if (const auto all = workers_.find(-1); all != workers_.end()) {
+    return all->second.samples;
+  }
+  int64_t samples = 0;
+  for (const auto& [id, worker] : workers_) samples += worker.samples;
+  return samples;
+}
+
 int64_t CollectedRun::Lost() const {
   int64_t lost = lost_events_;
   for (const auto& [id, reporter] : reporters_) {
@@ -376,6 +395,7 @@ v1::RunInfo CollectedRun::Info() const {
     }
     info.set_samples_per_second(rate);
   }
+  info.set_samples(info.samples() + Samples());
   info.set_num_starts(std::max(1, info.num_starts()));
   info.set_dropped_events(Lost());
   return info;
@@ -439,6 +459,7 @@ v1::StoredRun CollectedRun::Store() const {
     row->set_base_us(worker.base_us);
     row->set_base_samples(worker.base_samples);
     row->set_rate(worker.rate);
+    row->set_samples(worker.samples);
   }
   for (const v1::RunSyncPoint& sync : syncs_) *stored.add_syncs() = sync;
   for (const auto& [name, server] : servers_) *stored.add_servers() = server;
@@ -477,7 +498,8 @@ CollectedRun CollectedRun::Load(const v1::StoredRun& stored,
     run.workers_[row.progress().worker()] = {.progress = row.progress(),
                                              .base_us = row.base_us(),
                                              .base_samples = row.base_samples(),
-                                             .rate = row.rate()};
+                                             .rate = row.rate(),
+                                             .samples = row.samples()};
   }
   run.syncs_.assign(stored.syncs().begin(), stored.syncs().end());
   for (const v1::RunServer& row : stored.servers()) {

@@ -97,7 +97,8 @@ class CollectedRun {
     // Since when its rate counts.
     int64_t base_us = 0;
     int64_t base_samples = 0;
-    double rate = 0;  // Samples a second.
+    double rate = 0;      // Samples a second.
+    int64_t samples = 0;  // Since the last start.
   };
   struct Image {
     v1::RunImageInfo info;
@@ -110,6 +111,8 @@ class CollectedRun {
   };
   using CurveKey = std::pair<std::string, int>;  // Metric and worker.
 
+  // That were trained on, since the last start.
+  int64_t Samples() const;
   // Cuts off what came already, and counts what never did.
   void TakeNew(v1::ReportRunRequest* request);
   void ApplyEvent(v1::RunEvent* event, const std::string& reporter_id,

@@ -100,6 +100,7 @@ TEST(HeadMetricsTest, ARunHasItsFigures) {
   run->set_epochs(12);
   run->set_progress(0.25);
   run->set_samples_per_second(6400.5);
+  run->set_samples(128000);
   run->set_eta_seconds(70);
   run->set_num_workers(2);
   run->set_num_syncs(4);
@@ -116,6 +117,7 @@ TEST(HeadMetricsTest, ARunHasItsFigures) {
         "miniray_run_epochs{run=\"gan-1\"} 12\n",
         "miniray_run_progress_ratio{run=\"gan-1\"} 0.25\n",
         "miniray_run_samples_per_second{run=\"gan-1\"} 6400.5\n",
+        "miniray_run_samples_total{run=\"gan-1\"} 128000\n",
         "miniray_run_eta_seconds{run=\"gan-1\"} 70\n",
         "miniray_run_workers{run=\"gan-1\"} 2\n",
         "miniray_run_syncs_total{run=\"gan-1\"} 4\n",

@@ -166,6 +166,7 @@ TEST_F(RunTableTest, KnowsHowFarARunIsAndHowLongItTakes) {
   EXPECT_DOUBLE_EQ(info.progress(), 0.25);
   EXPECT_DOUBLE_EQ(info.eta_seconds(), 60);
   EXPECT_DOUBLE_EQ(info.samples_per_second(), 50);
+  EXPECT_EQ(info.samples(), 1000);
   ASSERT_THAT(
       table.Report(ReportOf(
           "a", 6, {ProgressAt(80, 3, 10, 10, 1000), Ended("", false, 81)})),
@@ -176,7 +177,13 @@ TEST_F(RunTableTest, KnowsHowFarARunIsAndHowLongItTakes) {
   EXPECT_EQ(info.progress(), 1);
   EXPECT_EQ(info.eta_seconds(), -1);
   EXPECT_EQ(info.samples_per_second(), 0);
+  EXPECT_EQ(info.samples(), 2000);
   EXPECT_EQ(info.end_unix_ms(), (kRunBegin + 81) * 1000);
+  // It goes on from its third epoch: what is trained again counts again.
+  ASSERT_THAT(table.Report(ReportOf(
+                  "a", 8, {Started(4, 2), ProgressAt(90, 2, 5, 10, 500, -1)})),
+              IsOk());
+  EXPECT_EQ(InfoOf(table, "a").samples(), 2500);
 }
 
 // Of a reporter that tells of workers alone.
@@ -191,6 +198,7 @@ TEST_F(RunTableTest, WorkersTogetherAreTheRun) {
   const v1::RunInfo info = InfoOf(table, "a");
   EXPECT_DOUBLE_EQ(info.progress(), 0.375);  // 0.75 of two epochs.
   EXPECT_DOUBLE_EQ(info.samples_per_second(), 30);
+  EXPECT_EQ(info.samples(), 60);
   // Train functions tell nothing but points: two of two epochs are done.
   ASSERT_THAT(table.Report(ReportOf("b", 1, {Started(0), Point(2, 1)})),
               IsOk());
