@@ -1,11 +1,9 @@
 #include "runtime/dashboard/answers.h"
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,8 +12,6 @@
 
 namespace miniray {
 namespace {
-
-constexpr size_t kMaxRunId = 128;  // See ReportRunRequest.
 
 int CodeFor(const absl::Status& status) {
   switch (status.code()) {
@@ -97,18 +93,6 @@ absl::StatusOr<int64_t> IntParam(const httplib::Request& request,
                      "': expected a number from ", min, " to ", max));
   }
   return value;
-}
-
-absl::Status CheckRunId(absl::string_view id) {
-  if (id.size() <= kMaxRunId && !id.empty() &&
-      std::all_of(id.begin(), id.end(), [](char c) {
-        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
-               c == '_' || c == '-';
-      })) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "a run is named by 1 to 128 letters, digits and '.', '_', '-'");
 }
 
 absl::StatusOr<bool> BoolParam(const httplib::Request& request,

@@ -43,8 +43,6 @@ void ReplaceHeader(httplib::Response& response, const char* name,
 absl::StatusOr<int64_t> IntParam(const httplib::Request& request,
                                  const char* name, int64_t min, int64_t max,
                                  int64_t otherwise);
-// Errors: INVALID_ARGUMENT, it cannot be the id of a run; says what can.
-absl::Status CheckRunId(absl::string_view id);
 // 0 or 1; false if it is not there.
 absl::StatusOr<bool> BoolParam(const httplib::Request& request,
                                const char* name);

@@ -8,6 +8,7 @@
 #include "runtime/dashboard/answers.h"
 #include "runtime/dashboard/api.h"
 #include "runtime/dashboard/state_json.h"
+#include "runtime/runs/run_checks.h"
 
 namespace miniray {
 namespace {
