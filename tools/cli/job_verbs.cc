@@ -75,7 +75,8 @@ ended it says how.
   --format table|json (default table)
   --follow            go on until the program has ended
   --tail N            only the last N lines (default: all)
-  --timeout SECONDS   time limit (default: 10; stop: 30; --follow: none)
+  --timeout SECONDS   time limit (default: 10; stop: 30; logs: 600; --follow:
+                      none)
   --head_patience SECONDS
                       logs: how long to wait for a head that does not answer any
                       more (default 60); then they go on where they were

@@ -38,6 +38,7 @@ const std::vector<std::string>& DaemonFlags() {
                                    "connect_timeout",
                                    "answer_timeout",
                                    "fetch_timeout",
+                                   "inject_faults",
                                    "drain_timeout",
                                    "stop_grace",
                                    "job_stop_grace",
@@ -49,8 +50,8 @@ const std::vector<std::string>& DaemonFlags() {
 }
 
 const std::vector<std::string>& CommonFlags() {
-  static const auto* const flags = new std::vector<std::string>{
-      "silence_timeout", "token_file", "tls_dir", "inject_faults"};
+  static const auto* const flags =
+      new std::vector<std::string>{"silence_timeout", "token_file", "tls_dir"};
   return *flags;
 }
 

@@ -113,6 +113,10 @@ A worker daemon:
   --log_total_bytes N of all logs together (default 10 GiB): beyond it the oldest
                       of processes that have ended are removed; of an actor that
                       is restarted again and again the last 10 are kept
+  --inject_faults SPEC  for tests: lets calls of the worker daemon to the head
+                      fail on purpose, e.g. Head/*:drop_request=0.1,delay=0.2@50ms
+                      (also drop_reply=P, reset=P, limit=N; rules and ";seed=N"
+                      are separated by ';'); $MINIRAY_FAULTS is for any program
 
 Both:
   --silence_timeout TIME  a connection whose other end gives no sign of life for
@@ -130,10 +134,6 @@ Both:
                       of the cluster then speaks TLS (default:
                       $MINIRAY_TLS_DIR, else what is known from processes on
                       this machine)
-  --inject_faults SPEC  for tests: lets calls of the worker daemon to the head
-                      fail on purpose, e.g. Head/*:drop_request=0.1,delay=0.2@50ms
-                      (also drop_reply=P, reset=P, limit=N; rules and ";seed=N"
-                      are separated by ';'); $MINIRAY_FAULTS is for any program
   --block             stay in the foreground, log to stderr; SIGINT and SIGTERM
                       end it in good order
 
