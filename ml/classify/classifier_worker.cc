@@ -154,9 +154,10 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainBatches(int epoch,
     }
     return batch;
   };
-  // From memory a batch comes at once.
+  // From memory a batch comes at once, unless its images are moved. One alone
+  // has nothing to be made beside.
   std::unique_ptr<Prefetcher<ImageBatch>> ahead;
-  if (images_->on_disk()) {
+  if (images_->on_disk() || (options_.augment && count > 1)) {
     ahead = std::make_unique<Prefetcher<ImageBatch>>(count, read);
   }
   classifier_->BeginEpoch(epoch, count * sampler_->batch_size());
