@@ -47,6 +47,8 @@ ABSL_FLAG(double, num_cpus_per_worker, 1, "CPUs that a worker asks for");
 namespace miniray::ml {
 namespace {
 
+constexpr char kCluster[] = "On a cluster";
+
 ProgramHelp Help() {
   return {
       .name = "generate",
@@ -57,8 +59,7 @@ ProgramHelp Help() {
       .groups = {{"Images",
                   {"model", "num_images", "output", "seed", "class", "grid",
                    "batch_size"}},
-                 {"On a cluster",
-                  {"distributed", "workers", "num_cpus_per_worker"}}},
+                 {kCluster, {"distributed", "workers", "num_cpus_per_worker"}}},
       .other_flags = {{"address=HOST:PORT",
                        "head of the cluster; default $MINIRAY_ADDRESS, else a "
                        "cluster on this machine for the time of the run"}},
@@ -78,7 +79,7 @@ absl::Status InRange(int64_t value, int64_t minimum, int64_t maximum,
       "--", flag, " is ", value, "; expected ", minimum, " to ", maximum));
 }
 
-absl::StatusOr<GenerationRunOptions> OptionsFromFlags() {
+absl::StatusOr<GenerationRunOptions> OptionsFromFlags(const ProgramHelp& help) {
   constexpr int64_t kMaxImages = 100000000;
   constexpr int64_t kMaxColumns = 100;
   constexpr int64_t kMaxWorkers = 10000;
@@ -121,6 +122,12 @@ absl::StatusOr<GenerationRunOptions> OptionsFromFlags() {
         absl::StrCat("--num-cpus-per-worker is ", options.cpus_per_worker,
                      "; expected a number, 0 or more"));
   }
+  if (!absl::GetFlag(FLAGS_distributed)) {
+    if (const std::string flag = FirstChanged(help, kCluster); !flag.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " has no effect without --distributed; add it"));
+    }
+  }
   return options;
 }
 
@@ -157,7 +164,7 @@ int Main(int argc, char** argv) {
   if (const auto exit_code = ParseCommandLine(help, argc, argv)) {
     return *exit_code;
   }
-  const absl::StatusOr<GenerationRunOptions> options = OptionsFromFlags();
+  const absl::StatusOr<GenerationRunOptions> options = OptionsFromFlags(help);
   if (!options.ok()) return Fail(help, options.status(), kExitUsage);
   if (const std::string warning = BlasWarning(); !warning.empty()) {
     std::cerr << help.name << ": " << warning << std::endl;

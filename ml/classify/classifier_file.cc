@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "ml/gan/zip_check.h"
 #include "runtime/base/status_macros.h"
 #include "torch/serialize/archive.h"
@@ -24,6 +26,8 @@ constexpr int64_t kVersion = 1;
 // that no size computed from them overflows.
 constexpr int64_t kMaxPixels = int64_t{1} << 20;
 constexpr int64_t kMaxUnits = int64_t{1} << 16;
+// Of a name. A small file can refer to one long name many times.
+constexpr size_t kMaxNameBytes = 256;
 
 // Returns the first line of an exception's text: LibTorch adds a backtrace.
 std::string FirstLine(const std::exception& error) {
@@ -36,6 +40,12 @@ c10::IValue Value(InputArchive& archive, const std::string& key) {
   c10::IValue value;
   archive.try_read(key, value);
   return value;
+}
+
+// What a file says, fit for a message.
+std::string Legible(const std::string& text) {
+  return absl::Utf8SafeCHexEscape(
+      absl::string_view(text).substr(0, kMaxNameBytes));
 }
 
 // Whether a tensor is plain and within its memory: LibTorch does not look.
@@ -69,7 +79,8 @@ absl::Status ReadWeights(InputArchive& archive, size_t file_bytes,
   auto left = static_cast<int64_t>(file_bytes);
   for (size_t i = 0; i < values.size(); ++i) {
     const c10::IValue& name = names.toListRef()[i];
-    if (!name.isString() || !IsSound(values[i])) {
+    if (!name.isString() || name.toStringRef().size() > kMaxNameBytes ||
+        !IsSound(values[i])) {
       return absl::DataLossError(absl::StrCat("its weight ", i, " is damaged"));
     }
     const auto size = static_cast<int64_t>(values[i].element_size());
@@ -88,11 +99,12 @@ absl::StatusOr<SavedClassifier> Parse(const std::string& bytes) {
   archive.load_from(bytes.data(), bytes.size(), torch::Device(torch::kCPU));
   const c10::IValue format = Value(archive, "format");
   if (!format.isString() || format.toStringRef() != kFormat) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "it holds ",
-        format.isString() ? absl::StrCat("'", format.toStringRef(), "'")
-                          : "something else",
-        "; expected '", kFormat, "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("it holds ",
+                     format.isString()
+                         ? absl::StrCat("'", Legible(format.toStringRef()), "'")
+                         : "something else",
+                     "; expected '", kFormat, "'"));
   }
   const c10::IValue version = Value(archive, "version");
   if (!version.isInt() || version.toInt() < 1) {
@@ -113,13 +125,13 @@ absl::StatusOr<SavedClassifier> Parse(const std::string& bytes) {
     return absl::DataLossError("its network or sizes are missing");
   }
   const std::vector<int64_t> sizes = shape.toIntVector();
-  SavedClassifier saved = {.network = network.toStringRef(),
+  SavedClassifier saved = {.network = Legible(network.toStringRef()),
                            .channels = sizes[0],
                            .height = sizes[1],
                            .width = sizes[2],
                            .hidden = hidden.toInt(),
                            .classes = classes.toInt(),
-                           .dataset = dataset.toStringRef()};
+                           .dataset = Legible(dataset.toStringRef())};
   // Each first, so that the product cannot overflow.
   if (!IsWithin(saved.channels, kMaxPixels) ||
       !IsWithin(saved.height, kMaxPixels) ||
@@ -134,20 +146,23 @@ absl::StatusOr<SavedClassifier> Parse(const std::string& bytes) {
   return saved;
 }
 
-// Whether there are weights for the linear layers: else a small file would ask
-// for much memory, before it is found that its weights do not fit.
+// Whether there are weights for the layers whose sizes the file says: else a
+// small one would ask for much memory, before it is found that its weights do
+// not fit.
 absl::Status CheckNumber(const SavedClassifier& saved) {
   int64_t numbers = 0;
   for (const auto& [name, tensor] : saved.weights) numbers += tensor.numel();
-  int64_t inputs = 0;  // Of the hidden layer. resnet20 has none, and is small.
+  int64_t least = 0;
   if (saved.network == "mlp") {
-    inputs = saved.channels * saved.height * saved.width;
+    least = (saved.channels * saved.height * saved.width + saved.classes) *
+            saved.hidden;
   } else if (saved.network == "cnn") {
-    inputs = 64 * (saved.height / 4) * (saved.width / 4);
-  } else {
-    return absl::OkStatus();
+    const int64_t inputs = 64 * (saved.height / 4) * (saved.width / 4);
+    least = 32 * 9 * saved.channels + (inputs + saved.classes) * saved.hidden;
+  } else if (saved.network == "resnet20") {
+    least = 16 * 9 * saved.channels + 64 * saved.classes;
   }
-  if (numbers < (inputs + saved.classes) * saved.hidden) {
+  if (numbers < least) {
     return absl::InvalidArgumentError(
         absl::StrCat("there are ", numbers, " weights; a ", saved.network,
                      " of these sizes has more"));

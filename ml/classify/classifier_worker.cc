@@ -40,6 +40,30 @@ DatasetOptions SplitOptions(const ClassifierWorkerOptions& options,
   return load;
 }
 
+// Numbers the classes of test images as those to train on are numbered: of a
+// folder of pictures, the two need not have the same.
+absl::Status NumberClassesAs(const std::vector<std::string>& classes,
+                             ImageDataset* test) {
+  if (test->class_names == classes) return absl::OkStatus();
+  std::vector<int64_t> numbers;
+  for (const std::string& name : test->class_names) {
+    const auto found = std::find(classes.begin(), classes.end(), name);
+    if (found == classes.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there are test images of the class '", name,
+          "', and none of it to train on; add some, or take those away"));
+    }
+    numbers.push_back(found - classes.begin());
+  }
+  test->labels = test->labels.clone();
+  int64_t* const labels = test->labels.data_ptr<int64_t>();
+  for (int64_t i = 0; i < test->size(); ++i) {
+    labels[i] = numbers[static_cast<size_t>(labels[i])];
+  }
+  test->class_names = classes;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ClassifierWorker::ClassifierWorker(ClassifierWorkerOptions options)
@@ -130,9 +154,10 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainBatches(int epoch,
     }
     return batch;
   };
-  // From memory a batch comes at once.
+  // From memory a batch comes at once, unless its images are moved. One alone
+  // has nothing to be made beside.
   std::unique_ptr<Prefetcher<ImageBatch>> ahead;
-  if (images_->on_disk()) {
+  if (images_->on_disk() || (options_.augment && count > 1)) {
     ahead = std::make_unique<Prefetcher<ImageBatch>>(count, read);
   }
   classifier_->BeginEpoch(epoch, count * sampler_->batch_size());
@@ -148,8 +173,9 @@ absl::StatusOr<train::Metrics> ClassifierWorker::EvaluateShard(int shard,
                                                                int num_shards) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   MR_ASSIGN_OR_RETURN(
-      const ImageDataset test,
+      ImageDataset test,
       LoadImageShard(SplitOptions(options_, "test"), {}, shard, num_shards));
+  MR_RETURN_IF_ERROR(NumberClassesAs(images_->class_names(), &test));
   const Evaluation evaluation = classifier_->Evaluate(test);
   return train::Metrics{
       {"accuracy", evaluation.accuracy},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -81,13 +82,14 @@ struct Place {
 
 absl::Status CheckNames(const std::vector<std::string>& names,
                         const Place& place) {
+  std::set<absl::string_view> seen;
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (name->empty()) {
       return place.Error(absl::StrCat("column ", name - names.begin() + 1,
                                       " has no name; the first line has the "
                                       "names of the columns"));
     }
-    if (std::find(names.begin(), name, *name) != name) {
+    if (!seen.insert(*name).second) {
       return place.Error(absl::StrCat("two columns are called '", *name, "'"));
     }
   }
@@ -140,9 +142,12 @@ absl::StatusOr<NumberTable> ReadCsv(const std::string& path) {
     if (table.columns.empty()) {
       MR_RETURN_IF_ERROR(CheckNames(fields, place));
       table.columns = fields;
-      table.values.reserve(
-          fields.size() *
-          static_cast<size_t>(1 + std::count(text.begin(), text.end(), '\n')));
+      // Of the file's own size, not of what names and lines promise: each
+      // number has a digit and something between it and the next.
+      table.values.reserve(std::min(
+          fields.size() * static_cast<size_t>(
+                              1 + std::count(text.begin(), text.end(), '\n')),
+          text.size() / 2 + 1));
     } else {
       MR_RETURN_IF_ERROR(AddRow(fields, place, &table));
     }

@@ -86,7 +86,8 @@ absl::StatusOr<std::vector<Picture>> ListPictures(const fs::path& folder) {
   for (; !error && entry != fs::recursive_directory_iterator();
        entry.increment(error)) {
     if (absl::StartsWith(entry->path().filename().string(), ".")) {
-      if (entry->is_directory()) entry.disable_recursion_pending();
+      // Whether it is a folder is not asked: of a link, that may fail.
+      entry.disable_recursion_pending();
       continue;
     }
     std::error_code ignored;
@@ -144,11 +145,20 @@ class Failure {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
+// A name may lie: one of ImageNet's pictures is a PNG that is called .JPEG.
+absl::StatusOr<at::Tensor> ReadPicture(const std::string& path,
+                                       int64_t at_least) {
+  absl::StatusOr<at::Tensor> image =
+      IsPng(path) ? ReadPng(path) : ReadJpeg(path, at_least);
+  if (!absl::IsDataLoss(image.status())) return image;
+  absl::StatusOr<at::Tensor> other =
+      IsPng(path) ? ReadJpeg(path, at_least) : ReadPng(path);
+  return other.ok() ? other : image;
+}
+
 absl::Status ReadInto(const std::string& path,
                       const ImageFolderOptions& options, uint8_t* out) {
-  MR_ASSIGN_OR_RETURN(
-      const at::Tensor image,
-      IsPng(path) ? ReadPng(path) : ReadJpeg(path, options.size));
+  MR_ASSIGN_OR_RETURN(const at::Tensor image, ReadPicture(path, options.size));
   const at::Tensor ready =
       ResizeAndCrop(WithChannels(image, options.channels), options.size);
   memcpy(out, ready.data_ptr<uint8_t>(), static_cast<size_t>(ready.numel()));

@@ -34,6 +34,16 @@ absl::Status CheckGrid(const at::Tensor& images, int columns, int padding) {
   return absl::OkStatus();
 }
 
+// Returns the images of as many rows of a grid as a PNG has pixels for; of one,
+// at least. A training or a generation is not to fail by its last picture.
+at::Tensor RowsThatFit(const at::Tensor& images, int columns) {
+  const int64_t per_row = std::min<int64_t>(columns, images.size(0));
+  const int64_t width = per_row * (images.size(3) + kPadding) + kPadding;
+  const int64_t rows =
+      (kMaxPngPixels / width - kPadding) / (images.size(2) + kPadding);
+  return images.slice(/*dim=*/0, 0, std::max<int64_t>(rows, 1) * per_row);
+}
+
 }  // namespace
 
 at::Tensor ToUint8(const at::Tensor& images) {
@@ -75,7 +85,8 @@ at::Tensor MakeGrid(const at::Tensor& images, int columns, int padding) {
 absl::Status SaveImageGrid(const std::string& path, const at::Tensor& images,
                            int columns) {
   MR_RETURN_IF_ERROR(Annotate(CheckGrid(images, columns, kPadding), path));
-  return WritePng(path, MakeGrid(images, columns, kPadding));
+  return WritePng(path,
+                  MakeGrid(RowsThatFit(images, columns), columns, kPadding));
 }
 
 }  // namespace miniray::ml

@@ -2,6 +2,7 @@
 
 #include <turbojpeg.h>
 
+#include <cstddef>
 #include <memory>
 
 #include "ATen/ops/empty.h"
@@ -16,11 +17,46 @@ struct DestroyDecoder {
   void operator()(void* decoder) const { tjDestroy(decoder); }
 };
 
+// Returns the byte from which on a damaged file is no JPEG: its first, that of
+// a segment that cannot be, or that where the compressed pixels begin, in which
+// nothing says more.
+size_t DamageIn(const std::string& bytes) {
+  const auto byte = [&bytes](size_t at) {
+    return static_cast<unsigned char>(bytes[at]);
+  };
+  if (bytes.size() < 2 || byte(0) != 0xff || byte(1) != 0xd8) return 0;
+  size_t at = 2;
+  // A segment: 0xff, its type, and the length of what follows the type.
+  while (bytes.size() - at >= 4 && byte(at) == 0xff && byte(at + 1) != 0xda) {
+    if (byte(at + 1) == 0xff) {  // One may stand before the other.
+      ++at;
+      continue;
+    }
+    const size_t length = size_t{byte(at + 2)} << 8 | byte(at + 3);
+    if (length < 2 || length > bytes.size() - at - 2) break;
+    at += 2 + length;
+  }
+  return at;
+}
+
 // TurboJPEG's interface returns errors as values; libjpeg's own would longjmp
 // over C++ destructors.
-absl::Status Damaged(tjhandle decoder) {
+absl::Status Damaged(const std::string& bytes, tjhandle decoder) {
   return absl::DataLossError(absl::StrCat(
-      "damaged, or no JPEG; libjpeg-turbo: ", tjGetErrorStr2(decoder)));
+      "from byte ", DamageIn(bytes),
+      " on: damaged, or no JPEG; libjpeg-turbo: ", tjGetErrorStr2(decoder)));
+}
+
+// Returns light, [3, H, W], of ink on white paper, [4, H, W]: cyan, magenta,
+// yellow and black, stored as Adobe's programs do it, from which nearly all
+// such files come: 255 is none.
+at::Tensor LightOf(const at::Tensor& ink) {
+  const at::Tensor values = ink.to(at::kFloat);
+  return values.slice(/*dim=*/0, 0, 3)
+      .mul(values.slice(/*dim=*/0, 3, 4))
+      .div_(255)
+      .round_()
+      .to(at::kByte);
 }
 
 // The smallest of the decoder's scales that leaves both sides long enough.
@@ -49,9 +85,9 @@ absl::StatusOr<at::Tensor> Decode(const std::string& bytes, int64_t at_least) {
   int width = 0, height = 0, subsampling = 0, colors = 0;
   if (tjDecompressHeader3(decoder.get(), data, bytes.size(), &width, &height,
                           &subsampling, &colors) != 0) {
-    return Damaged(decoder.get());
+    return Damaged(bytes, decoder.get());
   }
-  if (width < 1 || height < 1) return Damaged(decoder.get());
+  if (width < 1 || height < 1) return Damaged(bytes, decoder.get());
   if (height > kMaxJpegPixels / width) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the header announces ", width, " x ", height,
@@ -60,18 +96,22 @@ absl::StatusOr<at::Tensor> Decode(const std::string& bytes, int64_t at_least) {
   const tjscalingfactor scale = ChooseScale(height, width, at_least);
   const int64_t scaled_height = TJSCALED(height, scale);
   const int64_t scaled_width = TJSCALED(width, scale);
-  const int64_t channels = colors == TJCS_GRAY ? 1 : 3;
+  const bool is_ink = colors == TJCS_CMYK || colors == TJCS_YCCK;
+  const int64_t channels = colors == TJCS_GRAY ? 1 : is_ink ? 4 : 3;
   const at::Tensor pixels =
       at::empty({scaled_height, scaled_width, channels}, at::kByte);
   // What is only a warning to the library, as an early end, is an error here.
   if (tjDecompress2(decoder.get(), data, bytes.size(),
                     pixels.data_ptr<uint8_t>(), static_cast<int>(scaled_width),
                     /*pitch=*/0, static_cast<int>(scaled_height),
-                    channels == 1 ? TJPF_GRAY : TJPF_RGB,
+                    channels == 1 ? TJPF_GRAY
+                    : is_ink      ? TJPF_CMYK
+                                  : TJPF_RGB,
                     TJFLAG_STOPONWARNING) != 0) {
-    return Damaged(decoder.get());
+    return Damaged(bytes, decoder.get());
   }
-  return pixels.permute({2, 0, 1}).contiguous();
+  const at::Tensor planes = pixels.permute({2, 0, 1}).contiguous();
+  return is_ink ? LightOf(planes) : planes;
 }
 
 }  // namespace

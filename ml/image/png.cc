@@ -1,12 +1,17 @@
 #include "ml/image/png.h"
 
 #include <png.h>
+#include <zlib.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "ATen/ops/empty.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "ml/data/describe_tensor.h"
 #include "ml/image/image_file.h"
 #include "runtime/base/files.h"
@@ -61,13 +66,50 @@ absl::StatusOr<std::string> Encode(const at::Tensor& image) {
   return bytes;
 }
 
+// REQUIRES: four bytes lie at `at`.
+size_t Number(absl::string_view bytes, size_t at) {
+  size_t value = 0;
+  for (const char byte : bytes.substr(at, 4)) {
+    value = value << 8 | static_cast<unsigned char>(byte);
+  }
+  return value;
+}
+
+// Returns the byte from which on a damaged file is no PNG: its first, that of a
+// chunk that reaches beyond the file or has a wrong checksum, or that of the
+// pixels, if no chunk has.
+size_t DamageIn(absl::string_view bytes) {
+  constexpr absl::string_view kSignature("\x89PNG\r\n\x1a\n", 8);
+  constexpr size_t kAround = 12;  // A chunk's length, type and checksum.
+  if (!absl::StartsWith(bytes, kSignature)) return 0;
+  size_t at = kSignature.size();
+  size_t pixels = 0;
+  while (bytes.size() - at >= kAround) {
+    const size_t length = Number(bytes, at);
+    if (length > bytes.size() - at - kAround) return at;
+    const absl::string_view body = bytes.substr(at + 4, 4 + length);
+    const uLong sum =
+        crc32_z(0, reinterpret_cast<const Bytef*>(body.data()), body.size());
+    if (sum != Number(bytes, at + 8 + length)) return at;
+    if (pixels == 0 && absl::StartsWith(body, "IDAT")) pixels = at;
+    at += kAround + length;
+    if (absl::StartsWith(body, "IEND") && pixels > 0) return pixels;
+  }
+  return at;
+}
+
+absl::Status Damaged(const std::string& bytes, const png_image& png) {
+  return absl::DataLossError(
+      absl::StrCat("from byte ", DamageIn(bytes),
+                   " on: damaged, or no PNG; libpng: ", png.message));
+}
+
 absl::StatusOr<at::Tensor> Decode(const std::string& bytes) {
   png_image png = {};
   const PngImagePtr cleanup(&png);
   png.version = PNG_IMAGE_VERSION;
   if (!png_image_begin_read_from_memory(&png, bytes.data(), bytes.size())) {
-    return absl::DataLossError(
-        absl::StrCat("damaged, or no PNG; libpng: ", png.message));
+    return Damaged(bytes, png);
   }
   const int64_t height = png.height;
   const int64_t width = png.width;
@@ -83,8 +125,7 @@ absl::StatusOr<at::Tensor> Decode(const std::string& bytes) {
   const png_color black = {};
   if (!png_image_finish_read(&png, &black, pixels.data_ptr<uint8_t>(),
                              /*row_stride=*/0, /*colormap=*/nullptr)) {
-    return absl::DataLossError(
-        absl::StrCat("damaged PNG; libpng: ", png.message));
+    return Damaged(bytes, png);
   }
   return pixels.permute({2, 0, 1}).contiguous();
 }

@@ -8,6 +8,23 @@
 namespace miniray::ml {
 namespace {
 
+// How many times its shorter side a picture's longer one is scaled with: what
+// is further from the middle is cut off in the end, and of a strip that is made
+// larger it would take memory without bound.
+constexpr int64_t kLongest = 4;
+
+// Returns the middle of a picture that is longer than that.
+at::Tensor WithoutEnds(const at::Tensor& image) {
+  const int64_t longest = kLongest * std::min(image.size(1), image.size(2));
+  at::Tensor middle = image;
+  for (const int64_t side : {1, 2}) {
+    const int64_t length = image.size(side);
+    if (length <= longest) continue;
+    middle = middle.narrow(side, (length - longest) / 2, longest);
+  }
+  return middle;
+}
+
 at::Tensor ToByte(const at::Tensor& values) {
   return values.round().clamp(0, 255).to(at::kByte);
 }
@@ -18,10 +35,11 @@ at::Tensor ResizeAndCrop(const at::Tensor& image, int64_t size) {
   TORCH_CHECK(image.dim() == 3 && image.scalar_type() == at::kByte &&
                   image.numel() > 0 && size >= 1,
               "an image is uint8 [C, H, W] and its new size 1 or more");
-  const int64_t height = image.size(1);
-  const int64_t width = image.size(2);
   at::Tensor scaled = image;
-  if (std::min(height, width) != size) {
+  if (std::min(image.size(1), image.size(2)) != size) {
+    const at::Tensor middle = WithoutEnds(image);
+    const int64_t height = middle.size(1);
+    const int64_t width = middle.size(2);
     const double scale = static_cast<double>(size) /
                          static_cast<double>(std::min(height, width));
     const auto side = [&](int64_t length) {
@@ -29,7 +47,7 @@ at::Tensor ResizeAndCrop(const at::Tensor& image, int64_t size) {
           size, std::llround(static_cast<double>(length) * scale));
     };
     scaled = ToByte(at::_upsample_bilinear2d_aa(
-                        image.unsqueeze(0).to(at::kFloat),
+                        middle.unsqueeze(0).to(at::kFloat),
                         {side(height), side(width)}, /*align_corners=*/false)
                         .squeeze(0));
   }

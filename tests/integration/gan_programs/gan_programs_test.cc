@@ -382,6 +382,8 @@ TEST_F(GanProgramsTest, BadUsageExitsWith2) {
   ExpectOneLine(Generate({"--model=x", "--grid=0"}), 2, "--grid is 0");
   ExpectOneLine(Generate({"--model=x", "--address=127.0.0.1:1"}), 2,
                 "--address has no effect without --distributed");
+  ExpectOneLine(Generate({"--model=x", "--workers=2"}), 2,
+                "--workers has no effect without --distributed");
 }
 
 TEST_F(GanProgramsTest, HelpExitsWith0) {

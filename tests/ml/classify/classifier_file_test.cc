@@ -118,6 +118,36 @@ TEST(ClassifierFileTest, ASmallFileDoesNotTakeMuchMemory) {
   saved.classes = 65536;
   ExpectError(MakeClassifier(saved, "cpu").status(), kInvalidArgument,
               {"there are 3 weights"});
+  // The first one alone.
+  saved.channels = 65536;
+  saved.height = saved.width = 4;
+  saved.hidden = 1;
+  saved.classes = 2;
+  for (const char* network : {"cnn", "resnet20"}) {
+    saved.network = network;
+    ExpectError(MakeClassifier(saved, "cpu").status(), kInvalidArgument,
+                {"there are 3 weights; a ", network, " of these sizes"});
+  }
+}
+
+// The bytes of a file with such weights.
+std::string FileOf(const std::vector<std::string>& names,
+                   const c10::List<at::Tensor>& tensors,
+                   const std::string& format = "miniray.classifier",
+                   const std::string& dataset = "x") {
+  torch::serialize::OutputArchive archive;
+  archive.write("format", c10::IValue(format));
+  archive.write("version", c10::IValue(int64_t{1}));
+  archive.write("network", c10::IValue("cnn"));
+  archive.write("image_shape", c10::IValue(std::vector<int64_t>{1, 8, 8}));
+  archive.write("hidden", c10::IValue(int64_t{8}));
+  archive.write("classes", c10::IValue(int64_t{3}));
+  archive.write("dataset", c10::IValue(dataset));
+  archive.write("names", c10::IValue(names));
+  archive.write("weights", c10::IValue(tensors));
+  std::ostringstream bytes;
+  archive.save_to(bytes);
+  return std::move(bytes).str();
 }
 
 TEST(ClassifierFileTest, WeightsAreNotMoreThanTheFile) {
@@ -129,21 +159,28 @@ TEST(ClassifierFileTest, WeightsAreNotMoreThanTheFile) {
     names.push_back(std::to_string(i));
     tensors.push_back(shared);
   }
-  torch::serialize::OutputArchive archive;
-  archive.write("format", c10::IValue("miniray.classifier"));
-  archive.write("version", c10::IValue(int64_t{1}));
-  archive.write("network", c10::IValue("cnn"));
-  archive.write("image_shape", c10::IValue(std::vector<int64_t>{1, 8, 8}));
-  archive.write("hidden", c10::IValue(int64_t{8}));
-  archive.write("classes", c10::IValue(int64_t{3}));
-  archive.write("dataset", c10::IValue("x"));
-  archive.write("names", c10::IValue(names));
-  archive.write("weights", c10::IValue(tensors));
-  std::ostringstream bytes;
-  archive.save_to(bytes);
-  ASSERT_LT(bytes.str().size(), 500000u);
-  ExpectError(ParseClassifier(bytes.str(), "file.pt").status(), kDataLoss,
+  const std::string bytes = FileOf(names, tensors);
+  ASSERT_LT(bytes.size(), 500000u);
+  ExpectError(ParseClassifier(bytes, "file.pt").status(), kDataLoss,
               {"file.pt", "its weights are more than the file"});
+}
+
+TEST(ClassifierFileTest, WhatAFileSaysOfItselfIsShortAndLegible) {
+  c10::List<at::Tensor> tensors;
+  tensors.push_back(at::zeros({1}));
+  ExpectError(
+      ParseClassifier(FileOf({std::string(257, 'n')}, tensors), "f").status(),
+      kDataLoss, {"its weight 0 is damaged"});
+  ASSERT_OK_AND_ASSIGN(
+      const SavedClassifier saved,
+      ParseClassifier(FileOf({"n"}, tensors, "miniray.classifier",
+                             "\x1b[31m" + std::string(1000, 'd')),
+                      "f"));
+  // Of the first 256 bytes, one becomes four.
+  EXPECT_EQ(saved.dataset, "\\x1b[31m" + std::string(251, 'd'));
+  ExpectError(ParseClassifier(FileOf({"n"}, tensors, "\a", "x"), "f").status(),
+              kInvalidArgument,
+              {"it holds '\\x07'; expected 'miniray.classifier'"});
 }
 
 TEST(ClassifierFileTest, WeightsOfAnotherNetworkDoNotFit) {

@@ -203,6 +203,43 @@ TEST(ClassifierWorkerTest, APictureThatCannotBeReadIsAnErrorOfTheEpoch) {
               {bad});
 }
 
+TEST(ClassifierWorkerTest, ClassesOfTestImagesGoByTheirNames) {
+  ClassifierWorkerOptions options = Small("mlp");
+  options.dataset = "image-folder";
+  options.data_dir = MakeTestFolder();
+  options.limit = 0;
+  options.image_size = 8;
+  options.batch_size = 3;
+  const auto add = [&](const std::string& folder) {
+    const std::string path = absl::StrCat(options.data_dir, "/", folder);
+    std::filesystem::create_directories(path);
+    EXPECT_TRUE(
+        WritePng(path + "/1.png", at::full({3, 8, 8}, 100, at::kByte)).ok());
+  };
+  for (const char* folder : {"train/a", "train/b", "train/c", "test/c"}) {
+    add(folder);
+  }
+  ClassifierWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1, {}), absl::OkStatus());
+  // Whatever it sees is a "c" to it, which is the third class to train on and
+  // the first of the test.
+  ASSERT_OK_AND_ASSIGN(NamedTensors weights, worker.GetWeights());
+  for (auto& [name, tensor] : weights) {
+    tensor = at::full(tensor.sizes(), 0, at::kFloat);
+    if (name == "output.bias") tensor.select(0, 2).fill_(10);
+  }
+  ASSERT_EQ(worker.SetWeights(ReadOnly<NamedTensors>{weights}),
+            absl::OkStatus());
+  ASSERT_OK_AND_ASSIGN(const train::Metrics metrics,
+                       worker.EvaluateShard(0, 1));
+  EXPECT_EQ(metrics.at("accuracy"), 1);
+  EXPECT_EQ(metrics.at("samples"), 1);
+
+  add("test/d");
+  ExpectError(worker.EvaluateShard(0, 1).status(), kInvalidArgument,
+              {"the class 'd'", "none of it to train on"});
+}
+
 TEST(ClassifierWorkerTest, OnlyFoldersOfPicturesStayOnTheDisk) {
   ClassifierWorkerOptions options = Small();
   options.lazy = true;

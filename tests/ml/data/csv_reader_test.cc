@@ -1,6 +1,7 @@
 #include "ml/data/csv_reader.h"
 
 #include <limits>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,6 +70,14 @@ TEST_F(CsvReaderTest, RefusesATableWithoutRows) {
   ExpectBad("", {"it is empty"});
   ExpectBad("\n\r\n", {"it is empty"});
   ExpectBad("a,b\n", {"no line follows"});
+}
+
+TEST_F(CsvReaderTest, TakesMemoryForWhatIsThere) {
+  // Names and empty lines for 160 GB of numbers, none of which is there.
+  std::string bytes = "x";
+  for (int i = 1; i < 20000; ++i) bytes += ",x" + std::to_string(i);
+  bytes.append(1000000, '\n');
+  ExpectBad(bytes, {"no line follows"});
 }
 
 TEST_F(CsvReaderTest, RefusesWhatIsNoFile) {

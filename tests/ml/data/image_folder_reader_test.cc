@@ -81,6 +81,23 @@ TEST_F(ImageFolderTest, ReadsClassesOfPngAndJpeg) {
   EXPECT_EQ(Seen(test), (std::multimap<int, int64_t>{{60, 0}}));
 }
 
+TEST_F(ImageFolderTest, WhatAPictureIsItsBytesSay) {
+  AddPng("train/a/1.JPEG", 10);
+  Add("train/a/2.png", EncodeJpeg(Shade(20)));
+  ASSERT_OK_AND_ASSIGN(const ImageDataset train,
+                       ReadImageFolder(root_, Split::kTrain, {.size = 8}));
+  EXPECT_EQ(Seen(train), (std::multimap<int, int64_t>{{10, 0}, {20, 0}}));
+}
+
+TEST_F(ImageFolderTest, AHiddenLinkThatLeadsNowhereIsPassedOver) {
+  AddPng("train/a/1.png", 10);
+  // To itself: whether it is a folder cannot be told.
+  std::filesystem::create_symlink(".loop", root_ + "/train/.loop");
+  ASSERT_OK_AND_ASSIGN(const ImageDataset train,
+                       ReadImageFolder(root_, Split::kTrain, {.size = 8}));
+  EXPECT_EQ(Seen(train), (std::multimap<int, int64_t>{{10, 0}}));
+}
+
 TEST_F(ImageFolderTest, TheOtherLayouts) {
   AddPng("1.png", 10);
   AddPng("2.png", 20);

@@ -95,6 +95,16 @@ TEST(SaveImageGridTest, WritesThePicture) {
   EXPECT_TRUE(read.equal(MakeGrid(images, 3)));
 }
 
+TEST(SaveImageGridTest, LeavesOutRowsThatAPictureHasNoRoomFor) {
+  const std::string path = MakeTestFolder() + "/grid.png";
+  const at::Tensor images =
+      at::full({1, 1, 1, 1}, 7, at::kByte).expand({3, 1, 5000, 6000});
+  // Three rows would be 15008 x 6004 pixels, more than 2^26.
+  ASSERT_EQ(SaveImageGrid(path, images, 1), absl::OkStatus());
+  ASSERT_OK_AND_ASSIGN(const at::Tensor read, ReadPng(path));
+  EXPECT_THAT(read.sizes(), ElementsAre(1, 10006, 6004));
+}
+
 TEST(SaveImageGridTest, ReportsWhatMakeGridWouldThrow) {
   const std::string path = MakeTestFolder() + "/grid.png";
   const at::Tensor images = at::zeros({4, 3, 2, 2}, at::kByte);

@@ -1,6 +1,7 @@
 #include "ml/image/jpeg.h"
 
 #include <filesystem>
+#include <string>
 
 #include "ATen/ATen.h"
 #include "gmock/gmock.h"
@@ -49,6 +50,19 @@ TEST_F(JpegTest, ReadsColourAndGrey) {
   }
 }
 
+TEST_F(JpegTest, InkBecomesLight) {
+  const at::Tensor ink = at::tensor({200, 100, 50, 128}, at::kByte)
+                             .view({4, 1, 1})
+                             .expand({4, 24, 40});
+  ASSERT_OK_AND_ASSIGN(const at::Tensor read, ReadJpeg(Write(EncodeJpeg(ink))));
+  EXPECT_EQ(read.scalar_type(), at::kByte);
+  EXPECT_THAT(read.sizes(), ElementsAre(3, 24, 40));
+  // 200 * 128 / 255 = 100.4, and so on: 50.2, 25.1.
+  const at::Tensor light =
+      at::tensor({100, 50, 25}, at::kByte).view({3, 1, 1}).expand({3, 24, 40});
+  EXPECT_LE(LargestDifference(read, light), 3);
+}
+
 TEST_F(JpegTest, LeavesOutDetailOfLargePictures) {
   const std::string path = Write(EncodeJpeg(Gradient(3, 160, 320)));
   ASSERT_OK_AND_ASSIGN(const at::Tensor whole, ReadJpeg(path));
@@ -69,8 +83,20 @@ TEST_F(JpegTest, RefusesWhatIsNoJpeg) {
        {std::string(), std::string("no picture"), jpeg.substr(0, 100),
         jpeg.substr(0, jpeg.size() / 2), jpeg.substr(0, jpeg.size() - 2)}) {
     const std::string path = Write(bytes);
-    ExpectError(ReadJpeg(path).status(), kDataLoss, {path, "no JPEG"});
+    ExpectError(ReadJpeg(path).status(), kDataLoss,
+                {path, "from byte ", "no JPEG"});
   }
+  ExpectError(ReadJpeg(Write("no picture")).status(), kDataLoss,
+              {"from byte 0 on"});
+  // Cut within the pixels, which begin behind the last header.
+  const size_t pixels = jpeg.find("\xff\xda");
+  ASSERT_NE(pixels, std::string::npos);
+  ExpectError(ReadJpeg(Write(jpeg.substr(0, jpeg.size() - 2))).status(),
+              kDataLoss, {"from byte " + std::to_string(pixels) + " on"});
+  // A segment, the first one, that is longer than the file.
+  std::string longer = jpeg;
+  longer.replace(4, 2, "\xff\xff");
+  ExpectError(ReadJpeg(Write(longer)).status(), kDataLoss, {"from byte 2 on"});
   ExpectError(ReadJpeg(folder_ + "/none.jpg").status(), kNotFound,
               {"none.jpg"});
   ExpectError(ReadJpeg(folder_).status(), kFailedPrecondition, {folder_});

@@ -198,6 +198,30 @@ TEST(ReadPngTest, RejectsFilesThatAreNoPng) {
               {folder + "/absent"});
 }
 
+TEST(ReadPngTest, SaysWhereTheDamageIs) {
+  const std::string folder = MakeTestFolder();
+  // Chunks: IHDR at byte 8, of 12 + 13; IDAT at 33.
+  const std::string good =
+      MakePng(2, 1, /*color_type=*/2, std::string("\0\1\2\3\4\5\6", 7));
+  ASSERT_TRUE(ReadPng(WriteTestFile(folder, "a.png", good)).ok());
+  const auto expect = [&](const std::string& bytes, const std::string& where) {
+    const std::string path = WriteTestFile(folder, "a.png", bytes);
+    ExpectError(ReadPng(path).status(), kDataLoss, {path, where, "libpng"});
+  };
+  expect("GIF89a, not a PNG at all", ": from byte 0 on: ");
+  expect(good.substr(0, 20), ": from byte 8 on: ");
+  expect(good.substr(0, 40), ": from byte 33 on: ");
+  std::string damaged = good;
+  damaged[8 + 8] ^= 1;  // The width.
+  expect(damaged, ": from byte 8 on: ");
+  damaged = good;
+  damaged[33 + 8] ^= 1;  // How the pixels are compressed.
+  expect(damaged, ": from byte 33 on: ");
+  // The same with a right checksum: a chunk of what deflate never wrote.
+  expect(good.substr(0, 33) + Chunk("IDAT", "no pixels") + Chunk("IEND", ""),
+         ": from byte 33 on: ");
+}
+
 TEST(ReadPngTest, RejectsAFileCutAnywhere) {
   const std::string folder = MakeTestFolder();
   const std::string whole = folder + "/whole.png";

@@ -56,6 +56,16 @@ TEST(ResizeTest, OnePixelBecomesAny) {
                         at::full({1, 2, 2}, 9, at::kByte)));
 }
 
+TEST(ResizeTest, AStripTakesNoMoreMemoryThanItsMiddle) {
+  // As a whole it would have 256 x 2^30 pixels.
+  at::Tensor strip = at::full({1, 1, int64_t{1} << 22}, 200, at::kByte);
+  strip.narrow(2, (int64_t{1} << 21) - 2, 4).fill_(9);
+  const at::Tensor expected = at::full({1, 256, 256}, 9, at::kByte);
+  EXPECT_TRUE(at::equal(ResizeAndCrop(strip, 256), expected));
+  EXPECT_TRUE(at::equal(ResizeAndCrop(strip.transpose(1, 2).contiguous(), 256),
+                        expected));
+}
+
 TEST(ResizeTest, RefusesWhatIsNoImage) {
   EXPECT_THROW(ResizeAndCrop(at::zeros({8, 8}, at::kByte), 4), c10::Error);
   EXPECT_THROW(ResizeAndCrop(at::zeros({1, 8, 8}), 4), c10::Error);
