@@ -16,7 +16,8 @@ using ::testing::Pair;
 // The value of each series; of a histogram: the seconds of all.
 std::map<std::string, double> Figures(ProcessMetrics* metrics) {
   std::map<std::string, double> figures;
-  for (const v1::MetricFamily& family : metrics->TakeChanges().families()) {
+  const auto changes = metrics->TakeChanges();
+  for (const v1::MetricFamily& family : changes.families()) {
     for (const v1::MetricSeries& series : family.series()) {
       std::string name = family.name();
       for (const v1::MetricLabel& label : series.labels()) {

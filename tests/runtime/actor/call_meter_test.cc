@@ -23,7 +23,8 @@ class CallMeterTest : public testing::Test {
   // count.
   std::map<std::string, double> Changes() {
     std::map<std::string, double> changes;
-    for (const v1::MetricFamily& family : metrics_.TakeChanges().families()) {
+    const auto changes = metrics_.TakeChanges();
+    for (const v1::MetricFamily& family : changes.families()) {
       for (const v1::MetricSeries& series : family.series()) {
         std::string name = family.name();
         for (const v1::MetricLabel& label : series.labels()) {
