@@ -65,7 +65,9 @@ class MetricReporterTest : public testing::Test {
   bool Update() {
     absl::MutexLock lock(&mu_);
     gauge_.Set(left_);
-    return left_-- > 0;
+    if (left_ == 0) return false;
+    --left_;
+    return true;
   }
 
   ProcessMetrics metrics_;
