@@ -61,7 +61,7 @@ TEST(FrameTest, SaysHowManyLinesAreMissing) {
   EXPECT_TRUE(terminal.IsInverse(0));
   EXPECT_FALSE(terminal.IsInverse(3));  // Its line is not there.
   EXPECT_EQ(Shown({frame}, 10, 20).Text().find("more"), std::string::npos);
-  EXPECT_EQ(Shown({frame}, 1, 20).Text(), "... and 10 more lines");
+  EXPECT_EQ(Shown({frame}, 1, 30).Text(), "... and 10 more lines");
 }
 
 TEST(FrameTest, TakesAnySize) {
