@@ -24,6 +24,8 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/actor.pb.h"
+#include "proto/head.pb.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
 #include "tests/integration/browser.h"

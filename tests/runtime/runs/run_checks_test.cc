@@ -75,9 +75,11 @@ TEST(CheckRunEventTest, NamesTheFieldThatCannotBe) {
   add(ProgressAt(1, 0, -1, 2, 3), "progress: step is -1");
   add(ProgressAt(1, 0, 1, 2, 3, -2), "progress: worker is -2");
   add(Point(-0.5, 1), "point: epoch is -0.5");
-  add(Point(std::numeric_limits<double>::infinity(), 1), "point: epoch is inf");
-  // No count can be so much.
-  add(Point(1e300, 1), "point: epoch is 1e+300");
+  event = Point(1, 1);
+  event.mutable_point()->set_epoch(std::numeric_limits<double>::infinity());
+  add(event, "point: epoch is inf");
+  event.mutable_point()->set_epoch(1e300);  // No count can be so much.
+  add(event, "point: epoch is 1e+300");
   add(Point(1, 1, kMaxRunWorkers), "point: worker is 1000000");
   add(Point(1, 1, 0, ""), "point: metric is empty");
   event = Sync(0, 1);
