@@ -249,7 +249,13 @@ class DashboardBrowserTest : public ::testing::Test {
                 IsOk());
   }
 
-  void StartTraining() { training_ = std::make_unique<Training>(*driver_); }
+  // Returns once the head has heard of it: a page of a run that it does not
+  // know is an error in the console.
+  void StartTraining() {
+    training_ = std::make_unique<Training>(*driver_);
+    ASSERT_TRUE(Eventually(
+        [&] { return !Api(absl::StrCat("runs/", kRun)).empty(); }, kPatience));
+  }
 
   ActorHandle<Talker> StartTalker() {
     auto talker = driver_->CreateActor<Talker>(

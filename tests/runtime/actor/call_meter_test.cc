@@ -23,8 +23,8 @@ class CallMeterTest : public testing::Test {
   // count.
   std::map<std::string, double> Changes() {
     std::map<std::string, double> changes;
-    const auto changes = metrics_.TakeChanges();
-    for (const v1::MetricFamily& family : changes.families()) {
+    const auto report = metrics_.TakeChanges();
+    for (const v1::MetricFamily& family : report.families()) {
       for (const v1::MetricSeries& series : family.series()) {
         std::string name = family.name();
         for (const v1::MetricLabel& label : series.labels()) {
