@@ -398,13 +398,15 @@ absl::Status MeasureTraining(Table* table) {
   // happens to lie, for all of its life.
   const auto train_alone = [&]() -> absl::StatusOr<double> {
     MR_ASSIGN_OR_RETURN(const auto team, StartTeam(cluster, /*report=*/false));
+    MR_RETURN_IF_ERROR(team->TrainEpochs(1).status());
     return team->TrainEpochs(kEpochs);
   };
   int64_t looks = 0;
   int64_t points = 0;
   const auto train_watched = [&]() -> absl::StatusOr<double> {
     MR_ASSIGN_OR_RETURN(const auto team, StartTeam(cluster, /*report=*/true));
-    // Of the epoch that is not measured.
+    // What an epoch's end reports comes once the next one begins.
+    MR_RETURN_IF_ERROR(team->TrainEpochs(1).status());
     MR_RETURN_IF_ERROR(AwaitPoints(*head).status());
     MR_ASSIGN_OR_RETURN(
         const std::unique_ptr<Watcher> watcher,
