@@ -15,7 +15,7 @@
 #include "runtime/head/call_record_ring.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/log_relay.h"
-#include "runtime/head/package_store.h"
+#include "runtime/packages/package_store.h"
 
 namespace miniray {
 

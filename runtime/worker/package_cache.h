@@ -16,7 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/head.grpc.pb.h"
-#include "runtime/head/package_store.h"
+#include "runtime/packages/package_store.h"
 
 namespace miniray {
 

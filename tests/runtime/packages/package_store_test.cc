@@ -1,4 +1,4 @@
-#include "runtime/head/package_store.h"
+#include "runtime/packages/package_store.h"
 
 #include <fcntl.h>
 #include <signal.h>

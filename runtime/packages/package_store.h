@@ -1,8 +1,8 @@
 // Packages (executables of drivers) on disk, named by the SHA-256 of their
 // bytes.
 
-#ifndef MINIRAY_RUNTIME_HEAD_PACKAGE_STORE_H_
-#define MINIRAY_RUNTIME_HEAD_PACKAGE_STORE_H_
+#ifndef MINIRAY_RUNTIME_PACKAGES_PACKAGE_STORE_H_
+#define MINIRAY_RUNTIME_PACKAGES_PACKAGE_STORE_H_
 
 #include <cstdint>
 #include <memory>
@@ -92,4 +92,4 @@ inline constexpr int64_t kPackageChunkBytes = 1 << 20;
 
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_HEAD_PACKAGE_STORE_H_
+#endif  // MINIRAY_RUNTIME_PACKAGES_PACKAGE_STORE_H_
