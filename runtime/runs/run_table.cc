@@ -197,6 +197,9 @@ absl::StatusOr<RunTable::Entry*> RunTable::FindOrAdd(
   Entry entry = {.run = CollectedRun(run_id, options_.limits,
                                      absl::ToUnixMicros(options_.clock())),
                  .key = next_key_++};
+  // Reports alone are none in the file, and its beginning need not be one: an
+  // earlier head may have had it.
+  entry.unsaved.snapshot = keeping_;
   bytes_ += entry.run.bytes();
   return &runs_.emplace(run_id, std::move(entry)).first->second;
 }

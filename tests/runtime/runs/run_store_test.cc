@@ -177,6 +177,24 @@ TEST_F(RunStoreTest, AHeadThatIsKilledLosesWhatItHasNotWritten) {
   EXPECT_EQ(next.Get(GetOf("gan"))->run().dropped_events(), 1);
 }
 
+// As where an earlier head had it, whose file is lost.
+TEST_F(RunStoreTest, ARunWhoseBeginningNeverCameIsKept) {
+  RunTable table;
+  const auto store = Open(path_, &table);
+  ASSERT_THAT(table.Report(ReportOf("gan", 7, {Point(1, 2)})), IsOk());
+  ASSERT_THAT(store->Write(), IsOk());
+  ASSERT_THAT(table.Report(ReportOf("gan", 8, {Point(2, 1)})), IsOk());
+  ASSERT_THAT(store->Write(), IsOk());
+  EXPECT_EQ(CountRows("runs"), 1);
+  EXPECT_EQ(CountRows("reports"), 1);
+  RunTable next;
+  const auto next_store = Open(CopyAsAfterAKill("killed"), &next);
+  EXPECT_EQ(Told(next), Told(table));
+  // It knows which it has.
+  ASSERT_THAT(next.Report(ReportOf("gan", 9, {Point(3, 0.5)})), IsOk());
+  EXPECT_EQ(next.Get(GetOf("gan"))->run().dropped_events(), 6);
+}
+
 // Many reports become one snapshot: the file does not grow with time.
 TEST_F(RunStoreTest, ReportsBecomeSnapshots) {
   RunTable table;
