@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/net.h"
+#include "runtime/base/token.h"
 
 namespace miniray {
 namespace {
@@ -38,6 +39,11 @@ bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
     return false;
   }
   return absl::EqualsIgnoreCase(origin, host_header);
+}
+
+bool BearsToken(absl::string_view authorization, absl::string_view token) {
+  return absl::ConsumePrefix(&authorization, "Bearer ") &&
+         TokensMatch(authorization, token);
 }
 
 std::string WhyNoWriteWithoutToken(const WriteRequest& request) {

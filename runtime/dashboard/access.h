@@ -24,6 +24,9 @@ bool IsOwnHost(absl::string_view host_header, absl::string_view listen_host);
 bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
                  bool tls);
 
+// True if `authorization` (the header) is "Bearer <token>".
+bool BearsToken(absl::string_view authorization, absl::string_view token);
+
 // What a request that changes something shows, beside a token.
 struct WriteRequest {
   absl::string_view host;    // The header Host; it is the dashboard's.

@@ -1,23 +1,13 @@
 #include "runtime/dashboard/dashboard_server.h"
 
 #include <httplib.h>
-#include <sys/socket.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
-#include "absl/time/clock.h"
-#include "runtime/base/net.h"
-#include "runtime/base/refusal_log.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/token.h"
 #include "runtime/dashboard/access.h"
@@ -50,15 +40,6 @@ const httplib::Headers& SecurityHeaders() {
   return *headers;
 }
 
-std::string Peer(const httplib::Request& request) {
-  return JoinHostPort(request.remote_addr, request.remote_port);
-}
-
-// Without the parameters, which may hold a token.
-std::string What(const httplib::Request& request) {
-  return absl::StrCat(request.method, " ", request.path);
-}
-
 class DashboardServerImpl : public DashboardServer {
  public:
   DashboardServerImpl(Options options, TlsContext tls)
@@ -72,50 +53,19 @@ class DashboardServerImpl : public DashboardServer {
   ~DashboardServerImpl() override { Shutdown(); }
 
   absl::Status Listen() {
-    port_ = options_.port;
-    errno = 0;
-    if (port_ == 0) {
-      port_ = server_.bind_to_any_port(options_.host);
-    } else if (!server_.bind_to_port(options_.host, port_)) {
-      port_ = -1;
-    }
-    if (port_ <= 0) {
-      return absl::UnavailableError(
-          absl::StrCat("the dashboard cannot listen on ",
-                       JoinHostPort(options_.host, options_.port), ": ",
-                       errno != 0 ? std::strerror(errno)
-                                  : "not an address of this machine"));
-    }
-    server_.QueueMany();
-    thread_ = std::thread([this] {
-      server_.listen_after_bind();
-      ended_ = true;
-    });
-    // A stop before the thread accepts would be lost.
-    while (!server_.is_running() && !ended_) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    MR_ASSIGN_OR_RETURN(port_, server_.Listen(options_.host, options_.port));
     return absl::OkStatus();
   }
 
   int port() const override { return port_; }
 
   void Shutdown() override {
-    if (!thread_.joinable()) return;
     api_.Stop();
-    server_.EndConnections();
-    server_.stop();
-    thread_.join();
+    server_.Shutdown();
   }
 
  private:
   void Configure() {
-    // Not httplib's default SO_REUSEPORT: with it two heads could share a port
-    // without noticing.
-    server_.set_socket_options([](int socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    });
     server_.set_default_headers(SecurityHeaders());
     server_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
@@ -160,7 +110,7 @@ class DashboardServerImpl : public DashboardServer {
     const Routes::Found found = routes_.Find(request.method, request.path);
     if (found.route == nullptr) return RefuseRoute(request, found, response);
     if (unread != 0) {
-      LogRefusal(Peer(request), What(request), "its body is not as it must be");
+      HttpServer::LogRefused(request, "its body is not as it must be");
       return Refuse(response, unread,
                     absl::StrCat("send at most ", kMaxBody,
                                  " bytes, with a Content-Length"));
@@ -204,8 +154,8 @@ class DashboardServerImpl : public DashboardServer {
     }
     const std::string allow = found.allow.empty() ? "GET, HEAD" : found.allow;
     if (!reads) {
-      LogRefusal(Peer(request), What(request),
-                 absl::StrCat("only ", allow, " is answered there"));
+      HttpServer::LogRefused(
+          request, absl::StrCat("only ", allow, " is answered there"));
     }
     response.set_header("Allow", allow);
     Refuse(response, 405, absl::StrCat("only ", allow, " is answered here"));
@@ -215,8 +165,7 @@ class DashboardServerImpl : public DashboardServer {
                    httplib::Response& response) const {
     const std::string host = request.get_header_value("Host");
     if (!IsOwnHost(host, options_.host)) {
-      LogRefusal(Peer(request), What(request),
-                 absl::StrCat("its Host is '", host, "'"));
+      HttpServer::LogRefused(request, absl::StrCat("its Host is '", host, "'"));
       Refuse(response, 403,
              "this Host is not the dashboard's; open it at 127.0.0.1 or "
              "localhost");
@@ -224,8 +173,8 @@ class DashboardServerImpl : public DashboardServer {
     }
     const std::string origin = request.get_header_value("Origin");
     if (request.has_header("Origin") && !IsOwnOrigin(origin, host, tls())) {
-      LogRefusal(Peer(request), What(request),
-                 absl::StrCat("its Origin is '", origin, "'"));
+      HttpServer::LogRefused(request,
+                             absl::StrCat("its Origin is '", origin, "'"));
       Refuse(response, 403, "a page of another site may not ask this");
       return false;
     }
@@ -236,11 +185,7 @@ class DashboardServerImpl : public DashboardServer {
                   httplib::Response& response) const {
     if (options_.token.empty()) return true;
     const std::string header = request.get_header_value("Authorization");
-    absl::string_view bearer = header;
-    if (absl::ConsumePrefix(&bearer, "Bearer ") &&
-        TokensMatch(bearer, options_.token)) {
-      return true;
-    }
+    if (BearsToken(header, options_.token)) return true;
     // Addresses are remembered and passed on: they open nothing that changes
     // something.
     const bool in_address = request.has_param("token");
@@ -248,10 +193,10 @@ class DashboardServerImpl : public DashboardServer {
         TokensMatch(request.get_param_value("token"), options_.token)) {
       return true;
     }
-    LogRefusal(Peer(request), What(request),
-               header.empty() && !(in_address && access != Access::kWrite)
-                   ? "it carries no token"
-                   : "its token is wrong");
+    HttpServer::LogRefused(
+        request, header.empty() && !(in_address && access != Access::kWrite)
+                     ? "it carries no token"
+                     : "its token is wrong");
     response.set_header("WWW-Authenticate", "Bearer");
     Refuse(response, 401,
            "this cluster needs its token: send 'Authorization: Bearer "
@@ -271,7 +216,7 @@ class DashboardServerImpl : public DashboardServer {
                                 .content_type = content_type,
                                 .tls = tls()});
     if (why.empty()) return true;
-    LogRefusal(Peer(request), What(request), why);
+    HttpServer::LogRefused(request, why);
     Refuse(response, 403, why);
     return false;
   }
@@ -283,20 +228,14 @@ class DashboardServerImpl : public DashboardServer {
   Routes routes_;
   HttpServer server_;
   int port_ = -1;
-  std::atomic<bool> ended_ = false;
-  std::thread thread_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DashboardServer>> DashboardServer::Start(
     Options options) {
-  TlsContext tls;
-  if (!options.tls_dir.empty()) {
-    // Where there is no token, the certificate is what proves who asks.
-    MR_ASSIGN_OR_RETURN(tls,
-                        MakeTlsContext(options.tls_dir, options.token.empty()));
-  }
+  MR_ASSIGN_OR_RETURN(TlsContext tls,
+                      MakeTlsContext(options.tls_dir, options.token.empty()));
   auto server =
       std::make_unique<DashboardServerImpl>(std::move(options), std::move(tls));
   MR_RETURN_IF_ERROR(server->Listen());

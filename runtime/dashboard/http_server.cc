@@ -3,13 +3,18 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/net.h"
 #include "runtime/base/refusal_log.h"
 
 namespace miniray {
@@ -52,6 +57,12 @@ HttpServer::HttpServer(TlsContext tls, absl::Duration patience,
       max_connections_(max_connections),
       what_(std::move(what)) {
   new_task_queue = [this] { return new Threads(this); };
+  // Not httplib's default SO_REUSEPORT: with it two processes could share a
+  // port without noticing.
+  set_socket_options([](int socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
   // The handlers log what they refuse; this is what no handler sees.
   set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (serving != nullptr && response.body.empty() &&
@@ -63,7 +74,39 @@ HttpServer::HttpServer(TlsContext tls, absl::Duration patience,
   });
 }
 
-void HttpServer::QueueMany() { ::listen(svr_sock_, SOMAXCONN); }
+absl::StatusOr<int> HttpServer::Listen(const std::string& host, int port) {
+  errno = 0;
+  const int bound = port == 0                  ? bind_to_any_port(host)
+                    : bind_to_port(host, port) ? port
+                                               : -1;
+  if (bound <= 0) {
+    return absl::UnavailableError(absl::StrCat(
+        what_, " cannot listen on ", JoinHostPort(host, port), ": ",
+        errno != 0 ? std::strerror(errno) : "not an address of this machine"));
+  }
+  // A crowd that comes at once need not dial again. cpp-httplib lets 5 wait.
+  ::listen(svr_sock_, SOMAXCONN);
+  thread_ = std::thread([this] {
+    listen_after_bind();
+    ended_ = true;
+  });
+  // A stop before the thread accepts would be lost.
+  while (!is_running() && !ended_) absl::SleepFor(absl::Milliseconds(1));
+  return bound;
+}
+
+void HttpServer::Shutdown() {
+  if (!thread_.joinable()) return;
+  EndConnections();
+  stop();
+  thread_.join();
+}
+
+void HttpServer::LogRefused(const httplib::Request& request,
+                            absl::string_view why) {
+  LogRefusal(JoinHostPort(request.remote_addr, request.remote_port),
+             absl::StrCat(request.method, " ", request.path), why);
+}
 
 void HttpServer::BeginAnswer() {
   if (serving != nullptr) serving->BeginAnswer();

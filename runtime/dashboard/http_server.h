@@ -5,11 +5,15 @@
 
 #include <httplib.h>
 
+#include <atomic>
 #include <cstddef>
 #include <list>
 #include <string>
+#include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "runtime/dashboard/connection.h"
@@ -25,14 +29,21 @@ class HttpServer : public httplib::Server {
   static constexpr size_t kMaxConnections = 32;
 
   // tls: null: plain text. patience: for the handshake, and for each request.
-  // what: is served, for the log.
+  // what: is served, for errors and the log.
   HttpServer(TlsContext tls, absl::Duration patience,
              size_t max_connections = kMaxConnections,
              std::string what = "the dashboard");
 
-  // After bind: a crowd that comes at once need not dial again. cpp-httplib
-  // lets 5 wait.
-  void QueueMany();
+  ~HttpServer() override { Shutdown(); }
+
+  // Serves at `host`, an IP address, from a thread of its own. port: 0: any
+  // that is free. Returns the port. Errors: UNAVAILABLE, it cannot listen there
+  // (the port is in use). Once.
+  absl::StatusOr<int> Listen(const std::string& host, int port);
+  // Ends those that wait, lets answers go out for a second, then ends all.
+  // Returns once no request is being answered. Idempotent. Call it before what
+  // the handlers use goes.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- For handlers, in the thread that serves the request.
 
@@ -49,15 +60,16 @@ class HttpServer : public httplib::Server {
   // Whether nobody waits for a further part: the client has gone, or the server
   // ends.
   static bool ClientHasLeft();
-
-  // Ends those that wait, lets answers go out for a second, then ends all.
-  // Call it before stop(), which waits for the threads. Thread-safe.
-  void EndConnections() ABSL_LOCKS_EXCLUDED(mu_);
+  // The request's line in the log, without its parameters, which may hold a
+  // token.
+  static void LogRefused(const httplib::Request& request,
+                         absl::string_view why);
 
  private:
   class Threads;
 
   bool process_and_close_socket(socket_t socket) override;
+  void EndConnections() ABSL_LOCKS_EXCLUDED(mu_);
   void Serve(Connection* connection);
   // Turns away as many as it takes until each that is queued has a thread.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -66,6 +78,8 @@ class HttpServer : public httplib::Server {
   const absl::Duration patience_;
   const size_t max_connections_;
   const std::string what_;
+  std::atomic<bool> ended_ = false;  // thread_ has, or is about to.
+  std::thread thread_;
 
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -11,6 +11,7 @@ namespace miniray {
 
 absl::StatusOr<TlsContext> MakeTlsContext(const std::string& tls_dir,
                                           bool demand_certificate) {
+  if (tls_dir.empty()) return nullptr;
   MR_RETURN_IF_ERROR(ReadCertificateFolder(tls_dir).status());
   const std::string ca = absl::StrCat(tls_dir, "/", kCaCertificateFile);
   const std::string certificate =

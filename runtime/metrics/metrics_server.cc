@@ -1,24 +1,14 @@
 #include "runtime/metrics/metrics_server.h"
 
-#include <fcntl.h>
 #include <httplib.h>
-#include <sys/socket.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "runtime/base/net.h"
-#include "runtime/base/refusal_log.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/token.h"
 #include "runtime/dashboard/access.h"
 #include "runtime/dashboard/http_server.h"
 #include "runtime/dashboard/tls_context.h"
@@ -37,13 +27,6 @@ class MetricsServerImpl : public MetricsServer {
       : options_(std::move(options)),
         server_(std::move(tls), options_.patience, kMaxConnections,
                 "/metrics") {
-    // Not httplib's default SO_REUSEPORT: with it two daemons could share a
-    // port without noticing.
-    server_.set_socket_options([](int socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-      fcntl(socket, F_SETFD, FD_CLOEXEC);
-    });
     server_.set_default_headers(
         {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
     // Not httplib's routes: they are regular expressions, which recurse for
@@ -59,41 +42,15 @@ class MetricsServerImpl : public MetricsServer {
   ~MetricsServerImpl() override { Shutdown(); }
 
   absl::Status Listen() {
-    int port = options_.port;
-    errno = 0;
-    if (port == 0) {
-      port = server_.bind_to_any_port(options_.host);
-    } else if (!server_.bind_to_port(options_.host, port)) {
-      port = -1;
-    }
-    if (port <= 0) {
-      return absl::UnavailableError(
-          absl::StrCat("/metrics cannot listen on ",
-                       JoinHostPort(options_.host, options_.port), ": ",
-                       errno != 0 ? std::strerror(errno)
-                                  : "not an address of this machine"));
-    }
+    MR_ASSIGN_OR_RETURN(const int port,
+                        server_.Listen(options_.host, options_.port));
     address_ = JoinHostPort(options_.host, port);
-    server_.QueueMany();
-    thread_ = std::thread([this] {
-      server_.listen_after_bind();
-      ended_ = true;
-    });
-    // A stop before the thread accepts would be lost.
-    while (!server_.is_running() && !ended_) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
     return absl::OkStatus();
   }
 
   const std::string& address() const override { return address_; }
 
-  void Shutdown() override {
-    if (!thread_.joinable()) return;
-    server_.EndConnections();
-    server_.stop();
-    thread_.join();
-  }
+  void Shutdown() override { server_.Shutdown(); }
 
  private:
   void Serve(const httplib::Request& request,
@@ -134,11 +91,7 @@ class MetricsServerImpl : public MetricsServer {
                     "this Host is not the node's; ask for its IP address");
     }
     const std::string header = request.get_header_value("Authorization");
-    absl::string_view bearer = header;
-    if (absl::ConsumePrefix(&bearer, "Bearer ") &&
-        TokensMatch(bearer, options_.token)) {
-      return true;
-    }
+    if (BearsToken(header, options_.token)) return true;
     response.set_header("WWW-Authenticate", "Bearer");
     return Refuse(request, response, 401,
                   header.empty() ? "it carries no token" : "its token is wrong",
@@ -150,8 +103,7 @@ class MetricsServerImpl : public MetricsServer {
   bool Refuse(const httplib::Request& request, httplib::Response& response,
               int code, absl::string_view for_log,
               absl::string_view why) const {
-    LogRefusal(JoinHostPort(request.remote_addr, request.remote_port),
-               absl::StrCat(request.method, " ", request.path), for_log);
+    HttpServer::LogRefused(request, for_log);
     response.status = code;
     response.set_content(absl::StrCat(why, "\n"), kText);
     return false;
@@ -160,20 +112,14 @@ class MetricsServerImpl : public MetricsServer {
   const Options options_;
   HttpServer server_;
   std::string address_;
-  std::atomic<bool> ended_ = false;
-  std::thread thread_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     Options options) {
-  TlsContext tls;
-  if (!options.tls_dir.empty()) {
-    // Where there is no token, the certificate is what proves who asks.
-    MR_ASSIGN_OR_RETURN(tls,
-                        MakeTlsContext(options.tls_dir, options.token.empty()));
-  }
+  MR_ASSIGN_OR_RETURN(TlsContext tls,
+                      MakeTlsContext(options.tls_dir, options.token.empty()));
   auto server =
       std::make_unique<MetricsServerImpl>(std::move(options), std::move(tls));
   MR_RETURN_IF_ERROR(server->Listen());

@@ -27,6 +27,15 @@ TEST(DashboardAccessTest, ForeignHosts) {
   }
 }
 
+TEST(DashboardAccessTest, Bearers) {
+  EXPECT_TRUE(BearsToken("Bearer secret", "secret"));
+  for (const char* header :
+       {"", "secret", "Bearer", "Bearer ", "Bearersecret", "bearer secret",
+        "Basic secret", "Bearer secre", "Bearer secrets", "Bearer  secret"}) {
+    EXPECT_FALSE(BearsToken(header, "secret")) << header;
+  }
+}
+
 TEST(DashboardAccessTest, Origins) {
   EXPECT_TRUE(IsOwnOrigin("http://127.0.0.1:8266", "127.0.0.1:8266", false));
   EXPECT_TRUE(IsOwnOrigin("https://127.0.0.1:8266", "127.0.0.1:8266", true));
