@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/bind_front.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "runtime/base/files.h"
+#include "runtime/base/sqlite.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
@@ -34,22 +36,11 @@ constexpr std::array<const char*, 5> kTables = {
 // writers have to wait for that.
 constexpr int kCheckpointPages = 1000;
 constexpr int kRestartPages = 25000;
-// Of a log that was read to its end.
-constexpr int kKeptLogBytes = 8 << 20;
 // How long the log may be, and how often that is looked at: internal.
 constexpr absl::Duration kCheckpointPeriod = absl::Seconds(1);
-constexpr int kBusyTimeoutMs = 10000;
+constexpr absl::Duration kPatience = absl::Seconds(10);
 
-struct CloseDatabase {
-  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
-};
-struct EndStatement {
-  void operator()(sqlite3_stmt* statement) const {
-    sqlite3_finalize(statement);
-  }
-};
-using Database = std::unique_ptr<sqlite3, CloseDatabase>;
-using Statement = std::unique_ptr<sqlite3_stmt, EndStatement>;
+using Statement = SqliteConnection::Statement;
 
 absl::Status Damaged(const std::string& path, absl::string_view how) {
   return absl::DataLossError(absl::StrCat(
@@ -59,10 +50,9 @@ absl::Status Damaged(const std::string& path, absl::string_view how) {
       "cluster"));
 }
 
-absl::Status SqliteStatus(sqlite3* db, int code, const std::string& path) {
-  const std::string reason =
-      db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
-  switch (code & 0xff) {
+absl::Status SqliteStatus(const std::string& path, int code,
+                          const std::string& reason) {
+  switch (code) {
     case SQLITE_FULL:
     case SQLITE_IOERR:
       return absl::ResourceExhaustedError(
@@ -148,67 +138,12 @@ absl::Status CheckLog(const std::string& path) {
   return absl::OkStatus();
 }
 
-// One connection. Not thread-safe.
-class Connection {
- public:
-  explicit Connection(std::string path) : path_(std::move(path)) {}
-
-  absl::Status Open() {
-    sqlite3* db = nullptr;
-    const int code = sqlite3_open_v2(
-        path_.c_str(), &db,
-        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-        nullptr);
-    db_.reset(db);
-    if (code != SQLITE_OK) return Error(code);
-    sqlite3_extended_result_codes(db, 1);
-    sqlite3_busy_timeout(db, kBusyTimeoutMs);
-    MR_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
-    MR_RETURN_IF_ERROR(
-        Execute(absl::StrCat("PRAGMA journal_size_limit=", kKeptLogBytes)));
-    return Execute("PRAGMA synchronous=NORMAL");
-  }
-
-  absl::Status Execute(const std::string& sql) {
-    const int code =
-        sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr);
-    return code == SQLITE_OK ? absl::OkStatus() : Error(code);
-  }
-
-  // The first column of the first row.
-  absl::StatusOr<std::string> Value(const std::string& sql) {
-    MR_ASSIGN_OR_RETURN(const Statement statement, Prepare(sql));
-    const int code = sqlite3_step(statement.get());
-    if (code != SQLITE_ROW) return Error(code);
-    const auto* text = sqlite3_column_text(statement.get(), 0);
-    return std::string(text == nullptr ? ""
-                                       : reinterpret_cast<const char*>(text));
-  }
-
-  absl::StatusOr<Statement> Prepare(const std::string& sql) {
-    sqlite3_stmt* statement = nullptr;
-    const int code =
-        sqlite3_prepare_v3(db_.get(), sql.c_str(), -1,
-                           SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-    if (code != SQLITE_OK) return Error(code);
-    return Statement(statement);
-  }
-
-  absl::Status Error(int code) const {
-    return SqliteStatus(db_.get(), code, path_);
-  }
-
-  sqlite3* db() const { return db_.get(); }
-
- private:
-  const std::string path_;
-  Database db_;
-};
-
 class SqliteStore : public StateStore {
  public:
   explicit SqliteStore(std::string path)
-      : path_(std::move(path)), writer_(path_), cleaner_(path_) {}
+      : path_(std::move(path)),
+        writer_(path_, absl::bind_front(SqliteStatus, path_)),
+        cleaner_(path_, absl::bind_front(SqliteStatus, path_)) {}
 
   ~SqliteStore() override {
     {
@@ -227,7 +162,7 @@ class SqliteStore : public StateStore {
   }
 
   absl::Status Begin(bool has_cluster) {
-    MR_RETURN_IF_ERROR(writer_.Open());
+    MR_RETURN_IF_ERROR(writer_.Open(kPatience));
     MR_RETURN_IF_ERROR(CheckSound());
     MR_RETURN_IF_ERROR(CheckSchema(has_cluster));
     // From here on there is a log that is not empty, and it is missed.
@@ -244,8 +179,6 @@ class SqliteStore : public StateStore {
           erase_[i], writer_.Prepare(absl::StrCat("DELETE FROM ", kTables[i],
                                                   " WHERE key = ?")));
     }
-    MR_ASSIGN_OR_RETURN(begin_, writer_.Prepare("BEGIN IMMEDIATE"));
-    MR_ASSIGN_OR_RETURN(commit_, writer_.Prepare("COMMIT"));
     // Instead of moving the log in the middle of a write, as is the default.
     sqlite3_wal_hook(
         writer_.db(),
@@ -254,7 +187,7 @@ class SqliteStore : public StateStore {
           return SQLITE_OK;
         },
         this);
-    MR_RETURN_IF_ERROR(cleaner_.Open());
+    MR_RETURN_IF_ERROR(cleaner_.Open(kPatience));
     thread_ = std::thread([this] { CleanLog(); });
     begun_ = true;
     return absl::OkStatus();
@@ -262,24 +195,16 @@ class SqliteStore : public StateStore {
 
   absl::Status Write(const std::vector<Change>& changes) override {
     absl::MutexLock lock(&mu_);
-    MR_RETURN_IF_ERROR(Step(begin_.get()));
-    for (const Change& change : changes) {
-      const auto table = static_cast<size_t>(change.table);
-      sqlite3_stmt* const statement =
-          change.row.has_value() ? put_[table].get() : erase_[table].get();
-      sqlite3_bind_int64(statement, 1, change.key);
-      if (change.row.has_value()) {
-        sqlite3_bind_blob64(statement, 2, change.row->data(),
-                            change.row->size(), SQLITE_STATIC);
+    return writer_.Transact([&]() -> absl::Status {
+      for (const Change& change : changes) {
+        const auto table = static_cast<size_t>(change.table);
+        MR_RETURN_IF_ERROR(
+            change.row.has_value()
+                ? writer_.Step(put_[table].get(), {change.key}, *change.row)
+                : writer_.Step(erase_[table].get(), {change.key}));
       }
-      if (absl::Status status = Step(statement); !status.ok()) {
-        return RolledBack(status);
-      }
-    }
-    if (absl::Status status = Step(commit_.get()); !status.ok()) {
-      return RolledBack(status);
-    }
-    return absl::OkStatus();
+      return absl::OkStatus();
+    });
   }
 
   absl::Status Read(
@@ -287,21 +212,13 @@ class SqliteStore : public StateStore {
       const std::function<absl::Status(int64_t, absl::string_view)>& row)
       override {
     absl::MutexLock lock(&mu_);
-    MR_ASSIGN_OR_RETURN(
-        const Statement statement,
-        writer_.Prepare(absl::StrCat("SELECT key, row FROM ",
-                                     kTables[static_cast<size_t>(table)],
-                                     " ORDER BY key")));
-    int code;
-    while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
-      const auto* bytes =
-          static_cast<const char*>(sqlite3_column_blob(statement.get(), 1));
-      const auto size =
-          static_cast<size_t>(sqlite3_column_bytes(statement.get(), 1));
-      MR_RETURN_IF_ERROR(row(sqlite3_column_int64(statement.get(), 0),
-                             absl::string_view(bytes, size)));
-    }
-    return code == SQLITE_DONE ? absl::OkStatus() : writer_.Error(code);
+    return writer_.ForEachRow(
+        absl::StrCat("SELECT key, row FROM ",
+                     kTables[static_cast<size_t>(table)], " ORDER BY key"),
+        [&](sqlite3_stmt* at) {
+          return row(sqlite3_column_int64(at, 0),
+                     SqliteConnection::Blob(at, 1));
+        });
   }
 
   const std::string& path() const override { return path_; }
@@ -325,32 +242,14 @@ class SqliteStore : public StateStore {
           "): start that version, or give another --state_dir"));
     }
     if (has_cluster) return Damaged(path_, "it has no tables");
-    MR_RETURN_IF_ERROR(writer_.Execute("BEGIN IMMEDIATE"));
-    for (const char* table : kTables) {
-      MR_RETURN_IF_ERROR(writer_.Execute(
-          absl::StrCat("CREATE TABLE ", table,
-                       " (key INTEGER PRIMARY KEY, row BLOB NOT NULL)")));
-    }
-    MR_RETURN_IF_ERROR(
-        writer_.Execute(absl::StrCat("PRAGMA user_version = ", kSchema)));
-    return writer_.Execute("COMMIT");
-  }
-
-  absl::Status Step(sqlite3_stmt* statement)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const int code = sqlite3_step(statement);
-    sqlite3_reset(statement);
-    return code == SQLITE_DONE ? absl::OkStatus() : writer_.Error(code);
-  }
-
-  absl::Status RolledBack(const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    // Some errors have rolled it back already.
-    if (sqlite3_get_autocommit(writer_.db()) == 0) {
-      const absl::Status rolled_back = writer_.Execute("ROLLBACK");
-      if (!rolled_back.ok()) LOG(ERROR) << rolled_back;
-    }
-    return status;
+    return writer_.Transact([&]() -> absl::Status {
+      for (const char* table : kTables) {
+        MR_RETURN_IF_ERROR(writer_.Execute(
+            absl::StrCat("CREATE TABLE ", table,
+                         " (key INTEGER PRIMARY KEY, row BLOB NOT NULL)")));
+      }
+      return writer_.Execute(absl::StrCat("PRAGMA user_version = ", kSchema));
+    });
   }
 
   void CleanLog() {
@@ -381,13 +280,11 @@ class SqliteStore : public StateStore {
   std::atomic<int> log_pages_{0};
 
   absl::Mutex mu_;
-  Connection writer_;  // Guarded by mu_ once Begin has returned.
+  SqliteConnection writer_;  // Guarded by mu_ once Begin has returned.
   std::array<Statement, kTables.size()> put_;
   std::array<Statement, kTables.size()> erase_;
-  Statement begin_;
-  Statement commit_;
 
-  Connection cleaner_;  // Of thread_.
+  SqliteConnection cleaner_;  // Of thread_.
   absl::Mutex cleaner_mu_;
   bool closing_ ABSL_GUARDED_BY(cleaner_mu_) = false;
   std::thread thread_;
@@ -400,10 +297,8 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(
   const std::string path = folder + "/head.db";
   MR_RETURN_IF_ERROR(CheckLog(path));
   const bool existed = SizeOf(path) >= 0;
-  // SQLite's files get the mode of this one: the constructor arguments of
-  // actors are nobody else's business.
-  const ScopedFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  // The constructor arguments of actors are nobody else's business.
+  MR_RETURN_IF_ERROR(SqliteConnection::MakeFile(path));
   auto store = std::make_unique<SqliteStore>(path);
   MR_RETURN_IF_ERROR(store->Begin(has_cluster && existed));
   return store;

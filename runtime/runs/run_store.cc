@@ -1,6 +1,5 @@
 #include "runtime/runs/run_store.h"
 
-#include <fcntl.h>
 #include <glog/logging.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -8,18 +7,19 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <initializer_list>
 #include <map>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/bind_front.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "proto/run_state.pb.h"
 #include "runtime/base/files.h"
+#include "runtime/base/sqlite.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
@@ -34,44 +34,47 @@ constexpr const char* kTables =
     "CREATE INDEX reports_of_run ON reports (run);"
     "CREATE TABLE images (run INTEGER NOT NULL, image INTEGER NOT NULL, "
     "png BLOB NOT NULL, PRIMARY KEY (run, image))";
-// Of a log that was read to its end.
-constexpr int kKeptLogBytes = 8 << 20;
 // From one line in the log to the next, about a disk that takes nothing.
 constexpr absl::Duration kWarningPeriod = absl::Minutes(1);
 
-struct CloseDatabase {
-  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
-};
-struct EndStatement {
-  void operator()(sqlite3_stmt* statement) const {
-    sqlite3_finalize(statement);
-  }
-};
-using Database = std::unique_ptr<sqlite3, CloseDatabase>;
-using Statement = std::unique_ptr<sqlite3_stmt, EndStatement>;
+using Statement = SqliteConnection::Statement;
 
-// One connection. Not thread-safe.
+absl::Status SqliteStatus(const std::string& path, int code,
+                          const std::string& reason) {
+  const std::string text = absl::StrCat(path, ": ", reason);
+  switch (code) {
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(text, " (is the disk of that folder full?)"));
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_ERROR:  // A table is missing, or is another one.
+      return absl::DataLossError(text);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::UnavailableError(
+          absl::StrCat(text, " (another process uses it)"));
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      return absl::PermissionDeniedError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+// The rows of a RunTable. Not thread-safe.
 class RunDatabase {
  public:
-  explicit RunDatabase(std::string path) : path_(std::move(path)) {}
+  explicit RunDatabase(std::string path)
+      : path_(std::move(path)),
+        db_(path_, absl::bind_front(SqliteStatus, path_)) {}
 
   // Errors: DATA_LOSS, the file is no such database. Others: it cannot be used.
   absl::Status Open() {
-    // SQLite's files get the mode of this one.
-    const ScopedFd file(
-        open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path_));
-    sqlite3* db = nullptr;
-    const int code =
-        sqlite3_open_v2(path_.c_str(), &db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
-    db_.reset(db);
-    if (code != SQLITE_OK) return Error(code);
-    sqlite3_extended_result_codes(db, 1);
-    MR_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
-    MR_RETURN_IF_ERROR(
-        Execute(absl::StrCat("PRAGMA journal_size_limit=", kKeptLogBytes)));
-    MR_RETURN_IF_ERROR(Execute("PRAGMA synchronous=NORMAL"));
+    MR_RETURN_IF_ERROR(SqliteConnection::MakeFile(path_));
+    MR_RETURN_IF_ERROR(db_.Open());
     MR_RETURN_IF_ERROR(CheckSchema());
     const std::pair<Statement*, const char*> statements[] = {
         {&put_run_, "INSERT OR REPLACE INTO runs VALUES (?, ?)"},
@@ -83,7 +86,7 @@ class RunDatabase {
         {&erase_images_, "DELETE FROM images WHERE run = ?"},
     };
     for (const auto& [statement, sql] : statements) {
-      MR_ASSIGN_OR_RETURN(*statement, Prepare(sql));
+      MR_ASSIGN_OR_RETURN(*statement, db_.Prepare(sql));
     }
     return absl::OkStatus();
   }
@@ -95,23 +98,17 @@ class RunDatabase {
           &erase_image_, &erase_images_}) {
       statement->reset();
     }
-    db_.reset();
+    db_.Close();
   }
 
   // All or nothing.
   absl::Status Write(const std::vector<RunTable::Change>& changes) {
-    MR_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-    absl::Status status;
-    for (size_t i = 0; status.ok() && i < changes.size(); ++i) {
-      status = WriteOne(changes[i]);
-    }
-    if (status.ok()) status = Execute("COMMIT");
-    // Some errors have rolled it back already.
-    if (!status.ok() && sqlite3_get_autocommit(db_.get()) == 0) {
-      const absl::Status rolled_back = Execute("ROLLBACK");
-      if (!rolled_back.ok()) LOG(ERROR) << rolled_back;
-    }
-    return status;
+    return db_.Transact([&]() -> absl::Status {
+      for (const RunTable::Change& change : changes) {
+        MR_RETURN_IF_ERROR(WriteOne(change));
+      }
+      return absl::OkStatus();
+    });
   }
 
   // Errors: DATA_LOSS, the file is damaged. Nothing is in the table then.
@@ -160,7 +157,7 @@ class RunDatabase {
         continue;
       }
       const absl::Status erased =
-          Step(erase_image_.get(), {picture.run, picture.image});
+          db_.Step(erase_image_.get(), {picture.run, picture.image});
       LOG_IF(WARNING, !erased.ok()) << erased;
     }
     return absl::OkStatus();
@@ -173,126 +170,55 @@ class RunDatabase {
 
   template <class Row>
   absl::Status ReadRows(const char* sql, Row row) {
-    MR_ASSIGN_OR_RETURN(const Statement statement, Prepare(sql));
-    int code;
-    while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
-      const auto* bytes =
-          static_cast<const char*>(sqlite3_column_blob(statement.get(), 2));
-      row(sqlite3_column_int64(statement.get(), 0),
-          sqlite3_column_int64(statement.get(), 1),
-          absl::string_view(bytes, static_cast<size_t>(sqlite3_column_bytes(
-                                       statement.get(), 2))));
-    }
-    return code == SQLITE_DONE ? absl::OkStatus() : Error(code);
+    return db_.ForEachRow(sql, [&](sqlite3_stmt* at) {
+      row(sqlite3_column_int64(at, 0), sqlite3_column_int64(at, 1),
+          SqliteConnection::Blob(at, 2));
+      return absl::OkStatus();
+    });
   }
 
   absl::Status WriteOne(const RunTable::Change& change) {
     if (change.erased) {
       for (sqlite3_stmt* erase :
            {erase_run_.get(), erase_reports_.get(), erase_images_.get()}) {
-        MR_RETURN_IF_ERROR(Step(erase, {change.key}));
+        MR_RETURN_IF_ERROR(db_.Step(erase, {change.key}));
       }
       return absl::OkStatus();
     }
     if (change.snapshot.has_value()) {
-      MR_RETURN_IF_ERROR(Step(put_run_.get(), {change.key},
-                              change.snapshot->SerializeAsString()));
-      MR_RETURN_IF_ERROR(Step(erase_reports_.get(), {change.key}));
+      MR_RETURN_IF_ERROR(db_.Step(put_run_.get(), {change.key},
+                                  change.snapshot->SerializeAsString()));
+      MR_RETURN_IF_ERROR(db_.Step(erase_reports_.get(), {change.key}));
     }
     for (const std::string& report : change.reports) {
-      MR_RETURN_IF_ERROR(Step(put_report_.get(), {change.key}, report));
+      MR_RETURN_IF_ERROR(db_.Step(put_report_.get(), {change.key}, report));
     }
     for (const auto& [image, png] : change.new_images) {
-      MR_RETURN_IF_ERROR(Step(put_image_.get(), {change.key, image}, *png));
+      MR_RETURN_IF_ERROR(db_.Step(put_image_.get(), {change.key, image}, *png));
     }
     for (const int64_t image : change.removed_images) {
-      MR_RETURN_IF_ERROR(Step(erase_image_.get(), {change.key, image}));
+      MR_RETURN_IF_ERROR(db_.Step(erase_image_.get(), {change.key, image}));
     }
     return absl::OkStatus();
   }
 
-  // Runs it with these numbers and, behind them, the blob.
-  absl::Status Step(sqlite3_stmt* statement,
-                    std::initializer_list<int64_t> keys,
-                    absl::string_view blob = absl::string_view()) {
-    int index = 0;
-    for (const int64_t key : keys) {
-      sqlite3_bind_int64(statement, ++index, key);
-    }
-    if (index < sqlite3_bind_parameter_count(statement)) {
-      sqlite3_bind_blob64(statement, ++index,
-                          blob.data() == nullptr ? "" : blob.data(),
-                          blob.size(), SQLITE_STATIC);
-    }
-    const int code = sqlite3_step(statement);
-    sqlite3_reset(statement);
-    sqlite3_clear_bindings(statement);
-    return code == SQLITE_DONE ? absl::OkStatus() : Error(code);
-  }
-
   absl::Status CheckSchema() {
-    MR_ASSIGN_OR_RETURN(const Statement statement,
-                        Prepare("PRAGMA user_version"));
-    const int code = sqlite3_step(statement.get());
-    if (code != SQLITE_ROW) return Error(code);
-    const int found = sqlite3_column_int(statement.get(), 0);
-    sqlite3_reset(statement.get());
-    if (found == kSchema) return absl::OkStatus();
-    if (found != 0) {
+    MR_ASSIGN_OR_RETURN(const std::string found,
+                        db_.Value("PRAGMA user_version"));
+    if (found == absl::StrCat(kSchema)) return absl::OkStatus();
+    if (found != "0") {
       return absl::DataLossError(
           absl::StrCat(path_, " was written by another Mini-Ray (schema ",
                        found, "; this one knows ", kSchema, ")"));
     }
-    MR_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-    MR_RETURN_IF_ERROR(Execute(kTables));
-    MR_RETURN_IF_ERROR(
-        Execute(absl::StrCat("PRAGMA user_version = ", kSchema)));
-    return Execute("COMMIT");
-  }
-
-  absl::Status Execute(const std::string& sql) {
-    const int code =
-        sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr);
-    return code == SQLITE_OK ? absl::OkStatus() : Error(code);
-  }
-
-  absl::StatusOr<Statement> Prepare(const std::string& sql) {
-    sqlite3_stmt* statement = nullptr;
-    const int code =
-        sqlite3_prepare_v3(db_.get(), sql.c_str(), -1,
-                           SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-    if (code != SQLITE_OK) return Error(code);
-    return Statement(statement);
-  }
-
-  absl::Status Error(int code) const {
-    const char* const reason =
-        db_ != nullptr ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
-    const std::string text = absl::StrCat(path_, ": ", reason);
-    switch (code & 0xff) {
-      case SQLITE_FULL:
-      case SQLITE_IOERR:
-        return absl::ResourceExhaustedError(
-            absl::StrCat(text, " (is the disk of that folder full?)"));
-      case SQLITE_CORRUPT:
-      case SQLITE_NOTADB:
-      case SQLITE_ERROR:  // A table is missing, or is another one.
-        return absl::DataLossError(text);
-      case SQLITE_BUSY:
-      case SQLITE_LOCKED:
-        return absl::UnavailableError(
-            absl::StrCat(text, " (another process uses it)"));
-      case SQLITE_PERM:
-      case SQLITE_READONLY:
-      case SQLITE_CANTOPEN:
-        return absl::PermissionDeniedError(text);
-      default:
-        return absl::InternalError(text);
-    }
+    return db_.Transact([&]() -> absl::Status {
+      MR_RETURN_IF_ERROR(db_.Execute(kTables));
+      return db_.Execute(absl::StrCat("PRAGMA user_version = ", kSchema));
+    });
   }
 
   const std::string path_;
-  Database db_;
+  SqliteConnection db_;
   // Behind the database: they end before it.
   Statement put_run_, put_report_, put_image_;
   Statement erase_run_, erase_reports_, erase_image_, erase_images_;

@@ -156,6 +156,41 @@ TEST_F(StateStoreTest, AKilledWriterLosesNothingThatWasAcknowledged) {
   }
 }
 
+// As with sqlite3, while the head runs: it leaves the head its log.
+TEST_F(StateStoreTest, AnotherProgramMayLookAtIt) {
+  int told[2], answers[2];
+  ASSERT_EQ(pipe(told), 0);
+  ASSERT_EQ(pipe(answers), 0);
+  char byte = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    close(told[0]);
+    close(answers[1]);
+    auto store = StateStore::Open(folder_.path());
+    for (int64_t key = 1; key <= 2 && store.ok(); ++key) {
+      if (!(*store)->Write({{Table::kJobs, key, "a"}}).ok()) break;
+      if (write(told[1], &byte, 1) != 1) break;
+      if (read(answers[0], &byte, 1) != 1) break;
+    }
+    _exit(0);  // Closes nothing, as one that is killed.
+  }
+  close(told[1]);
+  close(answers[0]);
+  ASSERT_EQ(read(told[0], &byte, 1), 1);
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ / "head.db").c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, "SELECT * FROM jobs", nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  ASSERT_EQ(sqlite3_close(db), SQLITE_OK);
+  ASSERT_EQ(write(answers[1], &byte, 1), 1);
+  EXPECT_EQ(read(told[0], &byte, 1), 1);  // The second row is written.
+  close(answers[1]);
+  close(told[0]);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  Open();
+  EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a"), Pair(2, "a")));
+}
+
 TEST_F(StateStoreTest, ADamagedFileIsAnErrorThatSaysWhatToDo) {
   ASSERT_THAT(
       WriteFileAtomically(folder_ / "head.db", std::string(8192, 'x'), 0600),
