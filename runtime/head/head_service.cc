@@ -11,18 +11,10 @@
 #include "grpcpp/support/slice.h"
 #include "runtime/head/head_streams.h"
 #include "runtime/head/state_query.h"
-#include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
 namespace miniray {
 namespace {
-
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
-                                 const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 absl::Status Parse(grpc::ByteBuffer bytes, google::protobuf::Message* message) {
   grpc::ProtoBufferReader reader(&bytes);
@@ -60,15 +52,9 @@ ClusterState::ActorCallback AnswerActor(grpc::ServerUnaryReactor* reactor,
 
 }  // namespace
 
-absl::Status HeadService::Admit(const grpc::ServerContextBase& context,
-                                const char* method) const {
-  if (!open_) return absl::UnavailableError("the head is about to start");
-  return CheckToken(context, token_, method);
-}
-
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>*
 HeadService::AttachNode(grpc::CallbackServerContext* context) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
     return new RefusedStream<
         grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeCommand>>(status);
   }
@@ -77,7 +63,7 @@ HeadService::AttachNode(grpc::CallbackServerContext* context) {
 
 grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>*
 HeadService::RenewLease(grpc::CallbackServerContext* context) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
     return new RefusedStream<
         grpc::ServerBidiReactor<v1::RenewLeaseRequest, v1::RenewLeaseResponse>>(
         status);
@@ -87,7 +73,7 @@ HeadService::RenewLease(grpc::CallbackServerContext* context) {
 
 grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>*
 HeadService::AttachDriver(grpc::CallbackServerContext* context) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
     return new RefusedStream<
         grpc::ServerBidiReactor<v1::DriverMessage, v1::DriverEvent>>(status);
   }
@@ -97,17 +83,17 @@ HeadService::AttachDriver(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* HeadService::HasPackage(
     grpc::CallbackServerContext* context, const v1::HasPackageRequest* request,
     v1::HasPackageResponse* response) {
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   if (status.ok()) {
     packages_->MarkUsed(request->package_id());
     response->set_present(packages_->Has(request->package_id()));
   }
-  return Finish(context, status);
+  return FinishUnary(context, status);
 }
 
 grpc::ServerReadReactor<v1::PackageChunk>* HeadService::PutPackage(
     grpc::CallbackServerContext* context, v1::PutPackageResponse* response) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
     return new RefusedStream<grpc::ServerReadReactor<v1::PackageChunk>>(status);
   }
   return NewPackageUpload(packages_);
@@ -116,7 +102,7 @@ grpc::ServerReadReactor<v1::PackageChunk>* HeadService::PutPackage(
 grpc::ServerWriteReactor<v1::PackageChunk>* HeadService::GetPackage(
     grpc::CallbackServerContext* context,
     const v1::GetPackageRequest* request) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
     return new RefusedStream<grpc::ServerWriteReactor<v1::PackageChunk>>(
         status);
   }
@@ -134,12 +120,12 @@ grpc::ServerWriteReactor<v1::PackageChunk>* HeadService::GetPackage(
 grpc::ServerUnaryReactor* HeadService::CreateActor(
     grpc::CallbackServerContext* context, const v1::CreateActorRequest* request,
     v1::CreateActorResponse* response) {
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   if (status.ok() && !packages_->HadLately(request->spec().package_id())) {
     status = absl::FailedPreconditionError(
         "upload the package before an actor of it is created");
   }
-  if (!status.ok()) return Finish(context, status);
+  if (!status.ok()) return FinishUnary(context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->CreateActor(request->spec(), AnswerActor(reactor, response));
   return reactor;
@@ -148,8 +134,8 @@ grpc::ServerUnaryReactor* HeadService::CreateActor(
 grpc::ServerUnaryReactor* HeadService::GetActor(
     grpc::CallbackServerContext* context, const v1::GetActorRequest* request,
     v1::GetActorResponse* response) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    return Finish(context, status);
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->GetActor(*request, AnswerActor(reactor, response));
@@ -159,8 +145,8 @@ grpc::ServerUnaryReactor* HeadService::GetActor(
 grpc::ServerUnaryReactor* HeadService::KillActor(
     grpc::CallbackServerContext* context, const v1::KillActorRequest* request,
     v1::KillActorResponse* response) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    return Finish(context, status);
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->KillActor(*request, [reactor](const absl::Status& status) {
@@ -173,36 +159,36 @@ grpc::ServerUnaryReactor* HeadService::SaveActorState(
     grpc::CallbackServerContext* context,
     const v1::SaveActorStateRequest* request,
     v1::SaveActorStateResponse* response) {
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   if (status.ok()) {
     status = actor_states_->Save(request->actor_id(), request->incarnation(),
                                  request->state());
   }
-  return Finish(context, status);
+  return FinishUnary(context, status);
 }
 
 grpc::ServerUnaryReactor* HeadService::LoadActorState(
     grpc::CallbackServerContext* context,
     const v1::LoadActorStateRequest* request,
     v1::LoadActorStateResponse* response) {
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   if (status.ok()) {
     absl::StatusOr<std::string> state =
         actor_states_->Load(request->actor_id(), request->incarnation());
     status = state.status();
     if (state.ok()) response->set_state(*std::move(state));
   }
-  return Finish(context, status);
+  return FinishUnary(context, status);
 }
 
 grpc::ServerUnaryReactor* HeadService::GetClusterState(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   v1::GetClusterStateRequest query;
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   if (status.ok()) status = Parse(*request, &query);
   if (status.ok()) status = CheckQuery(query);
-  if (!status.ok()) return Finish(context, status);
+  if (!status.ok()) return FinishUnary(context, status);
   const std::set<v1::Table> tables = TablesOf(query);
   v1::GetClusterStateResponse packages;
   if (Wants(query, v1::TABLE_PACKAGES)) {
@@ -228,7 +214,7 @@ grpc::ServerUnaryReactor* HeadService::GetClusterState(
   }
   const grpc::Slice slice = SliceOf(std::move(bytes));
   *response = grpc::ByteBuffer(&slice, 1);
-  return Finish(context, status);
+  return FinishUnary(context, status);
 }
 
 }  // namespace miniray

@@ -4,11 +4,9 @@
 #ifndef MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
 #define MINIRAY_RUNTIME_HEAD_HEAD_SERVICE_H_
 
-#include <atomic>
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/head.grpc.pb.h"
 #include "runtime/head/actor_state_store.h"
@@ -16,6 +14,7 @@
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/log_relay.h"
 #include "runtime/packages/package_store.h"
+#include "runtime/rpc/admission.h"
 
 namespace miniray {
 
@@ -35,10 +34,10 @@ class HeadService : public v1::Head::WithRawCallbackMethod_GetClusterState<
         actor_states_(actor_states),
         logs_(logs),
         calls_(calls),
-        token_(std::move(token)) {}
+        admission_(std::move(token)) {}
 
   // What a caller is told from here on holds beyond the death of this process.
-  void Open() { open_ = true; }
+  void Open() { admission_.Open(); }
 
   // What GetCallRecords answers.
   v1::GetCallRecordsResponse CallRecords(
@@ -114,18 +113,12 @@ class HeadService : public v1::Head::WithRawCallbackMethod_GetClusterState<
       grpc::ByteBuffer* response) override;
 
  private:
-  // Whether a call may go on; `method` is the caller's name. Errors: see
-  // CheckToken.
-  absl::Status Admit(const grpc::ServerContextBase& context,
-                     const char* method = __builtin_FUNCTION()) const;
-
   ClusterState* const state_;
   PackageStore* const packages_;
   ActorStateStore* const actor_states_;
   LogRelay* const logs_;
   CallRecordRing* const calls_;
-  const std::string token_;
-  std::atomic<bool> open_ = false;
+  Admission admission_;
 };
 
 }  // namespace miniray

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "runtime/head/head_service.h"
-#include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
 namespace miniray {
@@ -24,11 +23,10 @@ grpc::ServerUnaryReactor* HeadService::CreatePlacementGroup(
     grpc::CallbackServerContext* context,
     const v1::CreatePlacementGroupRequest* request,
     v1::CreatePlacementGroupResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
-    return reactor;
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->CreatePlacementGroup(request->spec(), AnswerGroup(reactor, response));
   return reactor;
 }
@@ -37,11 +35,10 @@ grpc::ServerUnaryReactor* HeadService::GetPlacementGroup(
     grpc::CallbackServerContext* context,
     const v1::GetPlacementGroupRequest* request,
     v1::GetPlacementGroupResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
-    return reactor;
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->GetPlacementGroup(*request, AnswerGroup(reactor, response));
   return reactor;
 }
@@ -50,11 +47,10 @@ grpc::ServerUnaryReactor* HeadService::RemovePlacementGroup(
     grpc::CallbackServerContext* context,
     const v1::RemovePlacementGroupRequest* request,
     v1::RemovePlacementGroupResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
-    return reactor;
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->RemovePlacementGroup(request->placement_group_id(),
                                [reactor](const absl::Status& status) {
                                  reactor->Finish(ToGrpcStatus(status));

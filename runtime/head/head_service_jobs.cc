@@ -6,18 +6,10 @@
 #include "runtime/head/head_service.h"
 #include "runtime/head/head_streams.h"
 #include "runtime/head/log_stream.h"
-#include "runtime/rpc/channel.h"
 #include "runtime/rpc/grpc_status.h"
 
 namespace miniray {
 namespace {
-
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
-                                 const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 template <class Response>
 ClusterState::JobCallback AnswerJob(grpc::ServerUnaryReactor* reactor,
@@ -33,7 +25,7 @@ ClusterState::JobCallback AnswerJob(grpc::ServerUnaryReactor* reactor,
 grpc::ServerUnaryReactor* HeadService::SubmitJob(
     grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request,
     v1::SubmitJobResponse* response) {
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   const v1::JobSpec& spec = request->spec();
   if (status.ok() && !packages_->Has(spec.package_id())) {
     status = absl::FailedPreconditionError(
@@ -44,7 +36,7 @@ grpc::ServerUnaryReactor* HeadService::SubmitJob(
     status = absl::FailedPreconditionError(
         "upload the working folder before its job is submitted");
   }
-  if (!status.ok()) return Finish(context, status);
+  if (!status.ok()) return FinishUnary(context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->SubmitJob(spec, AnswerJob(reactor, response));
   return reactor;
@@ -53,8 +45,8 @@ grpc::ServerUnaryReactor* HeadService::SubmitJob(
 grpc::ServerUnaryReactor* HeadService::GetJob(
     grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
     v1::GetJobResponse* response) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    return Finish(context, status);
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->GetJob(*request, AnswerJob(reactor, response));
@@ -64,8 +56,8 @@ grpc::ServerUnaryReactor* HeadService::GetJob(
 grpc::ServerUnaryReactor* HeadService::StopJob(
     grpc::CallbackServerContext* context, const v1::StopJobRequest* request,
     v1::StopJobResponse* response) {
-  if (absl::Status status = Admit(*context); !status.ok()) {
-    return Finish(context, status);
+  if (absl::Status status = admission_.Check(*context); !status.ok()) {
+    return FinishUnary(context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   state_->StopJob(request->job_id(), [reactor](const absl::Status& status) {
@@ -76,7 +68,7 @@ grpc::ServerUnaryReactor* HeadService::StopJob(
 
 grpc::ServerWriteReactor<v1::LogChunk>* HeadService::ReadLog(
     grpc::CallbackServerContext* context, const v1::ReadLogRequest* request) {
-  absl::Status status = Admit(*context);
+  absl::Status status = admission_.Check(*context);
   if (status.ok()) {
     absl::StatusOr<ClusterState::LogPlace> place = state_->FindLog(*request);
     if (place.ok()) return NewLogStream(logs_, state_, *std::move(place));
@@ -89,9 +81,9 @@ grpc::ServerUnaryReactor* HeadService::GetCallRecords(
     grpc::CallbackServerContext* context,
     const v1::GetCallRecordsRequest* request,
     v1::GetCallRecordsResponse* response) {
-  const absl::Status status = Admit(*context);
+  const absl::Status status = admission_.Check(*context);
   if (status.ok()) *response = CallRecords(*request);
-  return Finish(context, status);
+  return FinishUnary(context, status);
 }
 
 v1::GetCallRecordsResponse HeadService::CallRecords(
@@ -106,9 +98,9 @@ v1::GetCallRecordsResponse HeadService::CallRecords(
 grpc::ServerUnaryReactor* HeadService::GetUsage(
     grpc::CallbackServerContext* context, const v1::GetUsageRequest* request,
     v1::GetUsageResponse* response) {
-  const absl::Status status = Admit(*context);
+  const absl::Status status = admission_.Check(*context);
   if (status.ok()) *response = state_->Usage();
-  return Finish(context, status);
+  return FinishUnary(context, status);
 }
 
 }  // namespace miniray

@@ -1,8 +1,9 @@
 #include "runtime/runs/run_collector_service.h"
 
+#include <utility>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/rpc/channel.h"
-#include "runtime/rpc/grpc_status.h"
 
 namespace miniray {
 namespace {
@@ -17,56 +18,49 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
     if (answer.ok()) *response = *std::move(answer);
     admitted = answer.status();
   }
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(admitted));
-  return reactor;
+  return FinishUnary(context, admitted);
 }
 
 }  // namespace
-
-absl::Status RunCollectorService::Admit(const grpc::ServerContextBase& context,
-                                        const char* method) const {
-  if (!open_) return absl::UnavailableError("the head is about to start");
-  return CheckToken(context, token_, method);
-}
 
 grpc::ServerUnaryReactor* RunCollectorService::ReportRun(
     grpc::CallbackServerContext* context, const v1::ReportRunRequest* request,
     v1::ReportRunResponse* response) {
   return Answer(
-      context, Admit(*context), [&] { return table_.Report(*request); },
-      response);
+      context, admission_.Check(*context),
+      [&] { return table_.Report(*request); }, response);
 }
 
 grpc::ServerUnaryReactor* RunCollectorService::ListRuns(
     grpc::CallbackServerContext* context, const v1::ListRunsRequest* request,
     v1::ListRunsResponse* response) {
   return Answer(
-      context, Admit(*context), [&] { return table_.List(*request); },
-      response);
+      context, admission_.Check(*context),
+      [&] { return table_.List(*request); }, response);
 }
 
 grpc::ServerUnaryReactor* RunCollectorService::GetRun(
     grpc::CallbackServerContext* context, const v1::GetRunRequest* request,
     v1::GetRunResponse* response) {
   return Answer(
-      context, Admit(*context), [&] { return table_.Get(*request); }, response);
+      context, admission_.Check(*context), [&] { return table_.Get(*request); },
+      response);
 }
 
 grpc::ServerUnaryReactor* RunCollectorService::GetRunImage(
     grpc::CallbackServerContext* context, const v1::GetRunImageRequest* request,
     v1::GetRunImageResponse* response) {
   return Answer(
-      context, Admit(*context), [&] { return table_.GetImage(*request); },
-      response);
+      context, admission_.Check(*context),
+      [&] { return table_.GetImage(*request); }, response);
 }
 
 grpc::ServerUnaryReactor* RunCollectorService::StopRun(
     grpc::CallbackServerContext* context, const v1::StopRunRequest* request,
     v1::StopRunResponse* response) {
   return Answer(
-      context, Admit(*context), [&] { return table_.Stop(*request); },
-      response);
+      context, admission_.Check(*context),
+      [&] { return table_.Stop(*request); }, response);
 }
 
 }  // namespace miniray

@@ -3,12 +3,11 @@
 #ifndef MINIRAY_RUNTIME_RUNS_RUN_COLLECTOR_SERVICE_H_
 #define MINIRAY_RUNTIME_RUNS_RUN_COLLECTOR_SERVICE_H_
 
-#include <atomic>
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "proto/run.grpc.pb.h"
+#include "runtime/rpc/admission.h"
 #include "runtime/runs/run_table.h"
 
 namespace miniray {
@@ -18,9 +17,9 @@ namespace miniray {
 class RunCollectorService : public v1::RunCollector::CallbackService {
  public:
   RunCollectorService(RunTable* table, std::string token)
-      : table_(*table), token_(std::move(token)) {}
+      : table_(*table), admission_(std::move(token)) {}
 
-  void Open() { open_ = true; }
+  void Open() { admission_.Open(); }
 
   grpc::ServerUnaryReactor* ReportRun(grpc::CallbackServerContext* context,
                                       const v1::ReportRunRequest* request,
@@ -40,14 +39,8 @@ class RunCollectorService : public v1::RunCollector::CallbackService {
                                     v1::StopRunResponse* response) override;
 
  private:
-  // Whether a call may go on; `method` is the caller's name. Errors: see
-  // CheckToken.
-  absl::Status Admit(const grpc::ServerContextBase& context,
-                     const char* method = __builtin_FUNCTION()) const;
-
   RunTable& table_;
-  const std::string token_;
-  std::atomic<bool> open_ = false;
+  Admission admission_;
 };
 
 }  // namespace miniray
