@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/net.h"
+#include "runtime/base/proc_stat.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
@@ -138,15 +139,10 @@ std::optional<ProcessRecord> RecordFor(absl::string_view address) {
 absl::StatusOr<uint64_t> ProcessStartTicks(pid_t pid) {
   MR_ASSIGN_OR_RETURN(const std::string text,
                       ReadFile(absl::StrCat("/proc/", pid, "/stat")));
-  // The second field is the program's name in brackets, which may itself
-  // contain spaces and brackets.
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) {
+  const std::vector<absl::string_view> fields = ProcStatFields(text);
+  if (fields.empty()) {
     return absl::NotFoundError(absl::StrCat("no process ", pid));
   }
-  const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(text).substr(end + 1), ' ',
-                     absl::SkipEmpty());  // fields[0] is the third field.
   constexpr size_t kState = 3 - 3, kStartTime = 22 - 3;
   uint64_t ticks = 0;
   if (fields.size() <= kStartTime ||

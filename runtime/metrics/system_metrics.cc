@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/files.h"
+#include "runtime/base/proc_stat.h"
 
 namespace miniray {
 namespace {
@@ -19,10 +20,6 @@ constexpr const char* kModes[] = {"user",   "nice", "system",  "idle",
                                   "iowait", "irq",  "softirq", "steal"};
 
 double TicksPerSecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
-
-std::vector<absl::string_view> Words(absl::string_view line) {
-  return absl::StrSplit(line, ' ', absl::SkipEmpty());
-}
 
 // When the machine was started; 0: unknown.
 double BootUnixSeconds() {
@@ -55,7 +52,8 @@ std::vector<std::pair<std::string, double>> ParseCpuSeconds(
   std::vector<std::pair<std::string, double>> seconds;
   absl::string_view line = stat.substr(0, stat.find('\n'));
   if (!absl::ConsumePrefix(&line, "cpu ")) return seconds;
-  const std::vector<absl::string_view> words = Words(line);
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, ' ', absl::SkipEmpty());
   for (size_t i = 0; i < std::size(kModes) && i < words.size(); ++i) {
     double ticks = 0;
     if (!absl::SimpleAtod(words[i], &ticks)) break;
@@ -77,11 +75,7 @@ void AddCpuMetrics(MetricPage* page) {
 
 void AddProcessMetrics(MetricPage* page) {
   const std::string stat = ReadFile("/proc/self/stat").value_or("");
-  // The program's name, in parentheses, may have spaces.
-  const size_t end = stat.rfind(')');
-  if (end == std::string::npos) return;
-  const std::vector<absl::string_view> words =
-      Words(absl::string_view(stat).substr(end + 1));
+  const std::vector<absl::string_view> words = ProcStatFields(stat);
   // As man 5 proc numbers them: 14 and 15, 22, 24.
   double user = 0, system = 0, start = 0, pages = 0;
   if (words.size() < 22 || !absl::SimpleAtod(words[11], &user) ||

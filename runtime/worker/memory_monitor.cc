@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "runtime/base/files.h"
+#include "runtime/base/proc_stat.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray {
@@ -86,10 +87,7 @@ std::string Gigabytes(int64_t bytes) {
 pid_t GroupOf(const std::string& pid) {
   const std::string stat =
       ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
-  const size_t end = stat.rfind(')');
-  if (end == std::string::npos) return 0;
-  const std::vector<absl::string_view> fields = absl::StrSplit(
-      absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty());
+  const std::vector<absl::string_view> fields = ProcStatFields(stat);
   pid_t group = 0;
   if (fields.size() < 3 || !absl::SimpleAtoi(fields[2], &group)) return 0;
   return group;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/files.h"
+#include "runtime/base/proc_stat.h"
 #include "runtime/worker/guardian.h"
 
 namespace miniray {
@@ -33,11 +34,7 @@ std::vector<pid_t> Numbers(const std::string& folder) {
 pid_t ParentOf(pid_t pid) {
   const std::string stat =
       ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
-  // The name, in brackets, may hold anything.
-  const size_t end = stat.rfind(')');
-  if (end == std::string::npos) return 0;
-  const std::vector<absl::string_view> fields = absl::StrSplit(
-      absl::string_view(stat).substr(end + 1), ' ', absl::SkipEmpty());
+  const std::vector<absl::string_view> fields = ProcStatFields(stat);
   pid_t parent = 0;
   if (fields.size() < 2 || !absl::SimpleAtoi(fields[1], &parent)) return 0;
   return parent;

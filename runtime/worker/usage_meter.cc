@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/files.h"
+#include "runtime/base/proc_stat.h"
 
 namespace miniray {
 namespace {
@@ -123,16 +124,11 @@ std::optional<UsageMeter::CpuTime> UsageMeter::ReadCpuTime() const {
   return time;
 }
 
-// "PID (NAME) STATE ...": the name may hold anything.
 std::optional<UsageMeter::ProcessTime> UsageMeter::ReadProcessTime(
     pid_t pid) const {
   const std::string stat =
       ReadFile(absl::StrCat(options_.proc, "/", pid, "/stat")).value_or("");
-  const size_t end = stat.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  // What is here word 0 is field 3 of proc(5).
-  const Words words = absl::StrSplit(absl::string_view(stat).substr(end + 1),
-                                     ' ', absl::SkipEmpty());
+  const Words words = ProcStatFields(stat);  // Word 0 is field 3.
   ProcessTime time;
   if (words.size() < 20 || !absl::SimpleAtoi(words[19], &time.start_ticks)) {
     return std::nullopt;

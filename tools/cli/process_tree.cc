@@ -13,10 +13,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "runtime/base/files.h"
+#include "runtime/base/proc_stat.h"
 #include "runtime/base/process_records.h"
 
 namespace miniray::cli {
@@ -24,13 +24,9 @@ namespace {
 
 // Field 4 of /proc/<pid>/stat; 0 if the process is gone.
 pid_t ParentOf(pid_t pid) {
-  const absl::StatusOr<std::string> text =
-      ReadFile(absl::StrCat("/proc/", pid, "/stat"));
-  if (!text.ok()) return 0;
-  const size_t end = text->rfind(')');
-  if (end == std::string::npos) return 0;
-  const std::vector<absl::string_view> fields = absl::StrSplit(
-      absl::string_view(*text).substr(end + 1), ' ', absl::SkipEmpty());
+  const std::string text =
+      ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
+  const std::vector<absl::string_view> fields = ProcStatFields(text);
   pid_t parent = 0;
   return fields.size() > 1 && absl::SimpleAtoi(fields[1], &parent) ? parent : 0;
 }
