@@ -6,10 +6,13 @@
 #include <map>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "glog/logging.h"
 #include "proto/run.pb.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/utf8.h"
@@ -78,21 +81,31 @@ v1::RunEvent ServerEvent(const std::string& actor_id,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ReportRun>> ReportRun::Start(
-    const Cluster& cluster, Options options) {
+std::shared_ptr<ReportRun> ReportRun::Start(const Cluster& cluster,
+                                            Options options) {
+  std::string id = options.run_id;
+  if (id.empty()) id = RunIdFrom(options.name);
+  if (id.empty()) id = NewId("train");
+  std::shared_ptr<ReportRun> report(
+      new ReportRun(cluster.job_id(), std::move(options)));
+  const absl::Status started = report->StartReporter(cluster, std::move(id));
+  if (started.ok()) return report;
+  LOG(WARNING) << "the training is not shown: " << started.message();
+  return nullptr;
+}
+
+absl::Status ReportRun::StartReporter(const Cluster& cluster,
+                                      std::string run_id) {
   const miniray::internal::HeadAccess head =
       miniray::internal::HeadAccessOf(*cluster.client());
   RunReporter::Options reporter;
   reporter.head_address = head.address;
   reporter.token = head.token;
-  reporter.run_id = options.run_id;
-  std::shared_ptr<ReportRun> report(
-      new ReportRun(cluster.job_id(), std::move(options)));
-  reporter.poll = [r = report.get()] { r->Poll(); };
-  absl::MutexLock lock(&report->mu_);
-  MR_ASSIGN_OR_RETURN(report->reporter_,
-                      RunReporter::Start(std::move(reporter)));
-  return report;
+  reporter.run_id = std::move(run_id);
+  reporter.poll = [this] { Poll(); };
+  absl::MutexLock lock(&mu_);
+  MR_ASSIGN_OR_RETURN(reporter_, RunReporter::Start(std::move(reporter)));
+  return absl::OkStatus();
 }
 
 ReportRun::ReportRun(std::string job_id, Options options)

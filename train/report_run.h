@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "ps/sync_result.h"
@@ -37,14 +37,18 @@ namespace miniray::train {
 class ReportRun : public Callback {
  public:
   struct Options {
-    std::string run_id;  // Of CheckRunId.
+    // Of CheckRunId. Empty: as near to `name` as one can be; without a name one
+    // is made up.
+    std::string run_id;
+    std::string name;
     std::string kind;    // "DataParallelTrainer"
     std::string folder;  // Of the run, absolute; empty: none.
   };
 
-  // Errors: INVALID_ARGUMENT, not a run id.
-  static absl::StatusOr<std::shared_ptr<ReportRun>> Start(
-      const Cluster& cluster, Options options);
+  // Null, with a line in the log that says why, where the head cannot be told:
+  // training goes on without.
+  static std::shared_ptr<ReportRun> Start(const Cluster& cluster,
+                                          Options options);
 
   // Training begins with this epoch. Without it, this is told by OnResume or
   // the first epoch.
@@ -80,6 +84,7 @@ class ReportRun : public Callback {
   };
 
   ReportRun(std::string job_id, Options options);
+  absl::Status StartReporter(const Cluster& cluster, std::string run_id);
 
   // In the reporter's thread.
   void Poll() ABSL_LOCKS_EXCLUDED(mu_);

@@ -14,7 +14,6 @@
 #include "ps/await_calls.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/runs/run_checks.h"
 #include "train/merge_metrics.h"
 #include "train/report_run.h"
 #include "train/run_folder.h"
@@ -133,20 +132,14 @@ absl::Status TrainerBase::Run() {
 void TrainerBase::BeginReport() {
   if (!options_.report) return;
   const std::string& folder = result_.path;
-  std::string id = options_.run_id;
-  if (id.empty()) {
-    id = folder.empty()
-             ? run_id_
-             : RunIdFrom(std::filesystem::path(folder).filename().string());
-  }
-  absl::StatusOr<std::shared_ptr<ReportRun>> report =
-      ReportRun::Start(*cluster_, {std::move(id), Kind(), folder});
-  if (!report.ok()) {
-    LOG(WARNING) << "the training is not shown: " << report.status().message();
-    return;
-  }
-  report_ = *std::move(report);
-  callbacks_.push_back(report_);
+  std::string name = folder.empty()
+                         ? run_id_
+                         : std::filesystem::path(folder).filename().string();
+  report_ = ReportRun::Start(*cluster_, {.run_id = options_.run_id,
+                                         .name = std::move(name),
+                                         .kind = Kind(),
+                                         .folder = folder});
+  if (report_ != nullptr) callbacks_.push_back(report_);
 }
 
 void TrainerBase::WatchWorkers() {

@@ -8,9 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
-#include "runtime/base/ids.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/runs/run_checks.h"
 #include "train/metrics.h"
 #include "train/report_run.h"
 #include "train/stop_signals.h"
@@ -64,17 +62,11 @@ absl::StatusOr<std::unique_ptr<RunRecord>> RunRecord::Open(
 
 void RunRecord::BeginReport(const Cluster& cluster) {
   if (!config_.report) return;
-  std::string id = config_.run_id;
-  if (id.empty()) id = RunIdFrom(name_);
-  if (id.empty()) id = NewId("train");
-  absl::StatusOr<std::shared_ptr<ReportRun>> report =
-      ReportRun::Start(cluster, {std::move(id), "TorchTrainer", result_.path});
-  if (!report.ok()) {
-    LOG(WARNING) << "the training is not shown: " << report.status().message();
-    return;
-  }
-  report_ = *std::move(report);
-  callbacks_.push_back(report_);
+  report_ = ReportRun::Start(cluster, {.run_id = config_.run_id,
+                                       .name = name_,
+                                       .kind = "TorchTrainer",
+                                       .folder = result_.path});
+  if (report_ != nullptr) callbacks_.push_back(report_);
 }
 
 absl::StatusOr<std::optional<Checkpoint>> RunRecord::LastCheckpoint() {
