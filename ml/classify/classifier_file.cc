@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "ml/data/exception_text.h"
 #include "ml/gan/zip_check.h"
 #include "runtime/base/status_macros.h"
 #include "torch/serialize/archive.h"
@@ -28,12 +29,6 @@ constexpr int64_t kMaxPixels = int64_t{1} << 20;
 constexpr int64_t kMaxUnits = int64_t{1} << 16;
 // Of a name. A small file can refer to one long name many times.
 constexpr size_t kMaxNameBytes = 256;
-
-// Returns the first line of an exception's text: LibTorch adds a backtrace.
-std::string FirstLine(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 // Returns the value at `key`, or None if there is none.
 c10::IValue Value(InputArchive& archive, const std::string& key) {

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <iostream>
 #include <streambuf>
 #include <string>
@@ -12,6 +13,9 @@
 
 namespace miniray::ml {
 namespace {
+
+// Of a line that does not end: then what there is of it goes as one.
+constexpr size_t kMaxLine = size_t{64} << 10;
 
 ABSL_CONST_INIT absl::Mutex mu(absl::kConstInit);
 // Null: there is no hook.
@@ -29,8 +33,12 @@ void Take(absl::string_view text) ABSL_LOCKS_EXCLUDED(mu) {
   }
   std::string& pending = Pending();
   pending.append(text.data(), text.size());
-  const size_t end = pending.rfind('\n');
-  if (end == std::string::npos) return;
+  size_t end = pending.rfind('\n');
+  if (end == std::string::npos) {
+    if (pending.size() < kMaxLine) return;
+    end = pending.size();
+    pending.push_back('\n');
+  }
   const std::string lines = pending.substr(0, end + 1);
   pending.erase(0, end + 1);
   (*sink)(lines);

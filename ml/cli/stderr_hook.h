@@ -12,9 +12,10 @@
 namespace miniray::ml {
 
 // While it lives, what is written to `stderr` and std::cerr, so glog's lines
-// and the output of actors too, goes to `sink`, in whole lines; from any
-// thread, one call at a time. Only what is written to the file descriptor
-// itself goes past it, as a crash's last words do. Afterwards all is as it was.
+// and the output of actors too, goes to `sink`, in whole lines (one of more
+// than 64 KiB in parts); from any thread, one call at a time. Only what is
+// written to the file descriptor itself goes past it, as a crash's last words
+// do. Afterwards all is as it was.
 //
 // One object at a time. `sink` must not write to stderr, but may to
 // RealStderr().

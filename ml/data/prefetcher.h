@@ -29,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "ml/data/exception_text.h"
 
 namespace miniray::ml {
 
@@ -126,10 +127,8 @@ class Prefetcher {
     try {
       return make_(i);
     } catch (const std::exception& error) {
-      // LibTorch adds a backtrace.
-      const std::string text = error.what();
       return absl::InternalError(
-          absl::StrCat("item ", i, ": ", text.substr(0, text.find('\n'))));
+          absl::StrCat("item ", i, ": ", FirstLine(error)));
     }
   }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "ml/data/exception_text.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ml {
@@ -43,9 +44,7 @@ absl::StatusOr<FidResult> FidCurve::Compare(FidTeam* team,
   try {
     return evaluation_->Compare(team, options_.seed, options_.count, bar);
   } catch (const std::exception& error) {
-    // LibTorch adds a backtrace.
-    const std::string text = error.what();
-    return absl::InternalError(text.substr(0, text.find('\n')));
+    return absl::InternalError(FirstLine(error));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "ml/data/exception_text.h"
 #include "ml/gan/deal_out.h"
 #include "ml/gan/generator_worker.h"
 #include "ml/gan/image_generator.h"
@@ -170,9 +171,7 @@ class Distributor {
 };
 
 absl::Status LibTorchError(const std::exception& error) {
-  // LibTorch adds a backtrace.
-  const std::string text = error.what();
-  return absl::InternalError(text.substr(0, text.find('\n')));
+  return absl::InternalError(FirstLine(error));
 }
 
 // Writes all images, and the grid.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "ml/data/exception_text.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/zip_check.h"
 #include "runtime/base/files.h"
@@ -36,12 +37,6 @@ std::string Format(GanNetwork network) {
 
 std::string ModuleKey(GanNetwork network) {
   return std::string(GanNetworkName(network));
-}
-
-// Returns the first line of an exception's text: LibTorch adds a backtrace.
-std::string FirstLine(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
 }
 
 // Returns "layers", "0", "weight" for "layers.0.weight".

@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "ml/data/exception_text.h"
 #include "ml/gan/gan_fid_team.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/gan_trainer.h"
@@ -151,10 +152,8 @@ absl::Status SaveResult(const TrainingRunOptions& options,
   return absl::OkStatus();
 }
 
-// LibTorch adds a backtrace, which is left out.
 absl::Status StatusOf(const std::exception& error) {
-  const std::string text = error.what();
-  return absl::InternalError(text.substr(0, text.find('\n')));
+  return absl::InternalError(FirstLine(error));
 }
 
 // A worker's samples. Its memory may be too small for them: that is no end of

@@ -15,6 +15,7 @@
 #include "ml/classify/classifier.h"
 #include "ml/classify/classifier_file.h"
 #include "ml/data/describe_tensor.h"
+#include "ml/data/exception_text.h"
 #include "ml/data/image_dataset.h"
 #include "ml/gan/zip_check.h"
 #include "ml/metrics/statistics_cache.h"
@@ -29,12 +30,6 @@ constexpr char kClassifier[] = "classifier";
 constexpr char kTorchScript[] = "torchscript";
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr int64_t kMaxSize = 4096;
-
-// Returns the first line of an exception's text: LibTorch adds a backtrace.
-std::string FirstLine(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 // Returns the line that says what is wrong: of an error of the interpreter the
 // last one, behind a trace of the script.

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "ml/data/exception_text.h"
 #include "ml/gan/piece_dealer.h"
 #include "ml/metrics/extract_statistics.h"
 #include "ml/metrics/feature_statistics.h"
@@ -202,9 +203,7 @@ absl::StatusOr<FidResult> RunFid(const GanModel& model,
   try {
     return Run(model, options, bar);
   } catch (const std::exception& error) {
-    // LibTorch adds a backtrace.
-    const std::string text = error.what();
-    return absl::InternalError(text.substr(0, text.find('\n')));
+    return absl::InternalError(FirstLine(error));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "ml/data/describe_tensor.h"
+#include "ml/data/exception_text.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ml {
@@ -93,10 +94,8 @@ absl::StatusOr<double> Distance(const Gaussian& a, const Gaussian& b) {
 }
 
 absl::Status LibTorchError(const std::exception& error) {
-  // LibTorch adds a backtrace.
-  const std::string text = error.what();
-  return absl::InternalError(absl::StrCat("LibTorch finds no eigenvalues: ",
-                                          text.substr(0, text.find('\n'))));
+  return absl::InternalError(
+      absl::StrCat("LibTorch finds no eigenvalues: ", FirstLine(error)));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include "ml/gan/fid_curve.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -22,7 +21,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ml/data/dataset_loader.h"
-#include "ml/data/synthetic.h"
 #include "ml/gan/gan_fid_team.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/gan_worker.h"
@@ -30,6 +28,7 @@
 #include "ml/image/png.h"
 #include "ml/metrics/fid_run.h"
 #include "runtime/base/files.h"
+#include "tests/ml/cli/text_bar.h"
 #include "tests/ml/data/data_testutil.h"
 #include "tests/ml/gan/gan_testutil.h"
 #include "tests/ml/metrics/metrics_testutil.h"
@@ -46,18 +45,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Also in actor processes, which are this program.
-const DatasetRegistrar kTiny("tiny", [](const DatasetOptions& options,
-                                        Split split) {
-  return MakeSyntheticDataset(
-      {.count = 90, .channels = 1, .height = 8, .width = 8}, split,
-      options.selection);
-});
+const DatasetRegistrar kTiny("tiny", &MakeTinyDataset);
 
-// The means of four quarters of an image: [N, 4].
-constexpr char kQuarters[] =
-    "def forward(self, x):\n"
-    "  return x[:, 0].reshape([-1, 2, 4, 2, 4]).mean([2, 4]).flatten(1)\n";
 constexpr char kName[] = "FID (inception file script.pt)";
 
 GanWorkerOptions TinyOptions() {
@@ -91,12 +80,9 @@ class FidCurveTest : public ::testing::Test {
   // Calls it with a bar; text_ is what was printed.
   template <class Function>
   auto WithBar(Function function) {
-    const std::string path = folder_ + "/text";
-    std::FILE* const text = std::fopen(path.c_str(), "w");
-    ProgressBar bar({.text = text, .draw = false});
-    auto result = function(&bar);
-    std::fclose(text);
-    text_ = *ReadFile(path);
+    TextBar bar;
+    auto result = function(bar.get());
+    text_ = bar.text();
     return result;
   }
 

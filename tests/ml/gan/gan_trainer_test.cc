@@ -2,6 +2,7 @@
 
 #include "ml/gan/gan_trainer.h"
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "ml/gan/gan_tensors.h"
 #include "ml/gan/training_run.h"
+#include "tests/ml/cli/text_bar.h"
 #include "tests/ml/gan/gan_testutil.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -160,10 +162,8 @@ TEST_F(GanTrainerTest, AConditionalDcganIsSavedAsItsAverage) {
   options.worker.ema_decay = 0.5;
   options.trainer.storage_path = runs;
   options.trainer.name = "run";
-  std::FILE* const text_file = std::tmpfile();
-  ProgressBar bar({.text = text_file, .draw = false});
-  ASSERT_EQ(RunTraining(options, &bar), absl::OkStatus());
-  std::fclose(text_file);
+  TextBar bar;
+  ASSERT_EQ(RunTraining(options, bar.get()), absl::OkStatus());
 
   const GanModel average =
       *LoadGanModel(folder + "/generator.pt", GanNetwork::kGenerator);

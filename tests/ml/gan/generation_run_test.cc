@@ -4,7 +4,6 @@
 
 #include <signal.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "ml/image/png.h"
 #include "proto/head.pb.h"
 #include "runtime/base/files.h"
+#include "tests/ml/cli/text_bar.h"
 #include "tests/ml/gan/gan_testutil.h"
 #include "tests/runtime/test_cluster.h"
 
@@ -42,11 +42,8 @@ class GenerationRunTest : public ::testing::Test {
 
   absl::Status Run(const GenerationRunOptions& options,
                    const GanModel& model = SmallGenerator()) {
-    std::FILE* const text = std::tmpfile();
-    ProgressBar bar({.text = text, .draw = false});
-    const absl::Status status = RunGeneration(model, options, &bar);
-    std::fclose(text);
-    return status;
+    TextBar bar;
+    return RunGeneration(model, options, bar.get());
   }
 
   // Waits for the first image, and kills so many living workers. Returns how

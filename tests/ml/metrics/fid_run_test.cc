@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -26,12 +25,12 @@
 #include "ml/classify/classifier.h"
 #include "ml/classify/classifier_file.h"
 #include "ml/data/dataset_loader.h"
-#include "ml/data/synthetic.h"
 #include "ml/gan/image_generator.h"
 #include "ml/image/grid.h"
 #include "ml/image/png.h"
 #include "ml/metrics/fid_worker.h"
 #include "runtime/base/files.h"
+#include "tests/ml/cli/text_bar.h"
 #include "tests/ml/data/data_testutil.h"
 #include "tests/ml/gan/gan_testutil.h"
 #include "tests/ml/metrics/metrics_testutil.h"
@@ -45,14 +44,8 @@ using absl::StatusCode::kInvalidArgument;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Data sets of the small generator's shape, also in actor processes, which are
-// this program.
-const DatasetRegistrar kTiny("tiny", [](const DatasetOptions& options,
-                                        Split split) {
-  return MakeSyntheticDataset(
-      {.count = 90, .channels = 1, .height = 8, .width = 8}, split,
-      options.selection);
-});
+// Data sets of the small generator's shape.
+const DatasetRegistrar kTiny("tiny", &MakeTinyDataset);
 
 // Two black images, and two of 100.
 const DatasetRegistrar kGreys(
@@ -81,15 +74,8 @@ const DatasetRegistrar kGated(
                       absl::Seconds(60))) {
         return absl::DeadlineExceededError("nobody says go");
       }
-      return MakeSyntheticDataset(
-          {.count = 90, .channels = 1, .height = 8, .width = 8}, split,
-          options.selection);
+      return MakeTinyDataset(options, split);
     });
-
-// The means of four quarters of an image: [N, 4].
-constexpr char kQuarters[] =
-    "def forward(self, x):\n"
-    "  return x[:, 0].reshape([-1, 2, 4, 2, 4]).mean([2, 4]).flatten(1)\n";
 
 class FidRunTest : public ::testing::Test {
  protected:
@@ -106,12 +92,10 @@ class FidRunTest : public ::testing::Test {
   }
 
   absl::StatusOr<FidResult> Run(const FidRunOptions& options) {
-    const std::string path = folder_ + "/text";
-    std::FILE* const text = std::fopen(path.c_str(), "w");
-    ProgressBar bar({.text = text, .draw = false});
-    absl::StatusOr<FidResult> result = RunFid(SmallGenerator(), options, &bar);
-    std::fclose(text);
-    text_ = *ReadFile(path);
+    TextBar bar;
+    absl::StatusOr<FidResult> result =
+        RunFid(SmallGenerator(), options, bar.get());
+    text_ = bar.text();
     return result;
   }
 

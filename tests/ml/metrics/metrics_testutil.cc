@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "ml/data/synthetic.h"
 #include "torch/script.h"
 
 namespace miniray::ml {
@@ -17,6 +18,13 @@ ExtractorFile MakeScript(const std::string& source, int64_t size,
           .bytes = bytes.str(),
           .size = size,
           .range = range};
+}
+
+absl::StatusOr<ImageDataset> MakeTinyDataset(const DatasetOptions& options,
+                                             Split split) {
+  return MakeSyntheticDataset(
+      {.count = 90, .channels = 1, .height = 8, .width = 8}, split,
+      options.selection);
 }
 
 }  // namespace miniray::ml
