@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/metrics/told.h"
 
 namespace miniray::ps {
 namespace {
@@ -13,22 +14,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-// The value of each series; of a histogram: the seconds of all.
 std::map<std::string, double> Figures(ProcessMetrics* metrics) {
-  std::map<std::string, double> figures;
-  const auto changes = metrics->TakeChanges();
-  for (const v1::MetricFamily& family : changes.families()) {
-    for (const v1::MetricSeries& series : family.series()) {
-      std::string name = family.name();
-      for (const v1::MetricLabel& label : series.labels()) {
-        name += " " + label.value();
-      }
-      figures[name] = family.kind() == v1::METRIC_KIND_HISTOGRAM
-                          ? series.sum_seconds()
-                          : series.value();
-    }
-  }
-  return figures;
+  return Told(metrics->TakeChanges(), OfHistograms::kSumSeconds);
 }
 
 TEST(SyncMetricsTest, PhasesBytesAndEndsAreCounted) {
@@ -43,11 +30,11 @@ TEST(SyncMetricsTest, PhasesBytesAndEndsAreCounted) {
   RecordSync(absl::UnavailableError("a worker died"), &metrics);
   EXPECT_THAT(Figures(&metrics),
               ElementsAre(Pair("miniray_sync_bytes_total", 2000),
-                          Pair("miniray_sync_seconds aggregate", 0.5),
-                          Pair("miniray_sync_seconds pull", 1),
-                          Pair("miniray_sync_seconds push", 0.25),
-                          Pair("miniray_syncs_total error", 1),
-                          Pair("miniray_syncs_total ok", 2)));
+                          Pair("miniray_sync_seconds phase=aggregate", 0.5),
+                          Pair("miniray_sync_seconds phase=pull", 1),
+                          Pair("miniray_sync_seconds phase=push", 0.25),
+                          Pair("miniray_syncs_total result=error", 1),
+                          Pair("miniray_syncs_total result=ok", 2)));
 }
 
 TEST(SyncMetricsTest, APushThatIsRepeatedIsAPush) {
@@ -59,8 +46,8 @@ TEST(SyncMetricsTest, APushThatIsRepeatedIsAPush) {
   RecordSync(result, &metrics);
   EXPECT_THAT(Figures(&metrics),
               ElementsAre(Pair("miniray_sync_bytes_total", 10),
-                          Pair("miniray_sync_seconds push", 2),
-                          Pair("miniray_syncs_total ok", 1)));
+                          Pair("miniray_sync_seconds phase=push", 2),
+                          Pair("miniray_syncs_total result=ok", 1)));
 }
 
 }  // namespace

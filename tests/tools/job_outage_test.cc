@@ -20,7 +20,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
-#include "runtime/base/process_records.h"
 #include "tests/tools/jobs_testutil.h"
 #include "tests/tools/miniray_command.h"
 
@@ -33,14 +32,6 @@ using ::testing::HasSubstr;
 
 class JobOutageTest : public JobsTest {
  protected:
-  static pid_t HeadPid() {
-    const auto records = ListProcessRecords();
-    for (const ProcessRecord& record : records.value()) {
-      if (record.role == ProcessRole::kHead) return record.pid;
-    }
-    ADD_FAILURE() << "there is no head";
-    return 0;
-  }
   // Whether a process has a connection to the head.
   bool IsConnected(pid_t pid) const {
     std::set<std::string> sockets;

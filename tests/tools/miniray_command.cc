@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "absl/strings/ascii.h"
@@ -228,6 +229,17 @@ pid_t CommandTest::StartDaemon(const std::string& address,
   EXPECT_TRUE(absl::SimpleAtoi(WordAfter(result.out, "(pid "), &pid))
       << result.out;
   return pid;
+}
+
+pid_t CommandTest::HeadPid() {
+  const auto records = ListProcessRecords();
+  EXPECT_TRUE(records.ok()) << records.status();
+  for (const ProcessRecord& record :
+       records.value_or(std::vector<ProcessRecord>())) {
+    if (record.role == ProcessRole::kHead) return record.pid;
+  }
+  ADD_FAILURE() << "there is no head";
+  return std::numeric_limits<pid_t>::max();
 }
 
 std::string WordAfter(const std::string& text, const std::string& before) {

@@ -77,6 +77,10 @@ class CommandTest : public ::testing::Test {
   static pid_t StartDaemon(const std::string& address,
                            const std::vector<std::string>& more = {});
 
+  // The head of this runtime folder. Where there is none, that is a failure,
+  // and the number is one that no process has: kill does no harm.
+  static pid_t HeadPid();
+
   // Uses another runtime folder, as on another machine.
   void UseNewRuntimeDir();
   const std::string& runtime_dir() const { return runtime_dirs_.back(); }

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/cli/list_table.h"
 #include "tools/cli/table_format.h"
 
 namespace miniray::cli {
@@ -176,10 +177,10 @@ TEST(RunTableTest, TheOldestComeFirst) {
 
 TEST(RunTableTest, JsonIsAnArrayOfRecords) {
   RunInfos runs;
-  EXPECT_EQ(RunsToJson(runs).value(), "[]\n");
+  EXPECT_EQ(RecordsToJson(runs).value(), "[]\n");
   *runs.Add() = Running();
   *runs.Add() = Running();
-  const auto json = nlohmann::json::parse(RunsToJson(runs).value());
+  const auto json = nlohmann::json::parse(RecordsToJson(runs).value());
   ASSERT_EQ(json.size(), 2);
   EXPECT_EQ(json[0]["run_id"], "gan-1");
   EXPECT_EQ(json[0]["state"], "RUN_STATE_RUNNING");

@@ -85,15 +85,6 @@ class TimeLimitTest : public CommandTest {
           << what << ": " << result.err;
     }
   }
-
-  static pid_t HeadPid() {
-    const auto records = ListProcessRecords();
-    for (const ProcessRecord& record : records.value()) {
-      if (record.role == ProcessRole::kHead) return record.pid;
-    }
-    ADD_FAILURE() << "there is no head";
-    return 0;
-  }
 };
 
 TEST_F(TimeLimitTest, QuestionsToAHeadThatStandsStill) {

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/process_records.h"
 #include "tests/tools/miniray_command.h"
 #include "tests/tools/pty_program.h"
 
@@ -75,15 +74,6 @@ class WatchTest : public CommandTest {
     }
     ADD_FAILURE() << "no line with '" << text << "'";
     return "";
-  }
-
-  static pid_t HeadPid() {
-    const auto records = ListProcessRecords();
-    for (const ProcessRecord& record : records.value()) {
-      if (record.role == ProcessRole::kHead) return record.pid;
-    }
-    ADD_FAILURE() << "there is no head";
-    return 0;
   }
 
   std::string address_;

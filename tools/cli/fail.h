@@ -26,6 +26,12 @@ inline int Fail(const absl::Status& status, int code = kFailed) {
   return code;
 }
 
+// Tells a failure if it is one; returns the exit code.
+inline int Finish(const absl::Status& status) {
+  if (status.ok()) return kDone;
+  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
+}
+
 }  // namespace miniray::cli
 
 #endif  // MINIRAY_TOOLS_CLI_FAIL_H_

@@ -213,8 +213,7 @@ int RunJob(const CommandLine& line) {
   } else {
     status = StopJob(line, line.Argument(1));
   }
-  if (status.ok()) return kDone;
-  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
+  return Finish(status);
 }
 
 }  // namespace miniray::cli

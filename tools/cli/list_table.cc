@@ -111,17 +111,6 @@ void SortBy(Records* records, Age age) {
             [&age](const auto& a, const auto& b) { return age(a) < age(b); });
 }
 
-template <class Records>
-absl::StatusOr<std::string> ArrayToJson(const Records& records) {
-  std::string json = "[";
-  for (const auto& record : records) {
-    MR_ASSIGN_OR_RETURN(const std::string text, RecordToJson(record));
-    absl::StrAppend(&json, json.size() > 1 ? ",\n " : "\n ", text);
-  }
-  absl::StrAppend(&json, json.size() > 1 ? "\n]\n" : "]\n");
-  return json;
-}
-
 }  // namespace
 
 absl::StatusOr<v1::Table> ParseTable(absl::string_view name) {
@@ -212,15 +201,15 @@ absl::StatusOr<std::string> ListToJson(
     v1::Table table, const v1::GetClusterStateResponse& state) {
   switch (table) {
     case v1::TABLE_NODES:
-      return ArrayToJson(state.nodes());
+      return RecordsToJson(state.nodes());
     case v1::TABLE_ACTORS:
-      return ArrayToJson(state.actors());
+      return RecordsToJson(state.actors());
     case v1::TABLE_JOBS:
-      return ArrayToJson(state.jobs());
+      return RecordsToJson(state.jobs());
     case v1::TABLE_PLACEMENT_GROUPS:
-      return ArrayToJson(state.placement_groups());
+      return RecordsToJson(state.placement_groups());
     case v1::TABLE_PACKAGES:
-      return ArrayToJson(state.packages());
+      return RecordsToJson(state.packages());
     default:
       return absl::InvalidArgumentError("not a table");
   }

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/message.h"
 #include "proto/head.pb.h"
+#include "runtime/base/status_macros.h"
 
 namespace miniray::cli {
 
@@ -36,15 +39,26 @@ void SortByAge(v1::GetClusterStateResponse* state);
 std::string FormatList(v1::Table table,
                        const v1::GetClusterStateResponse& state);
 
-// The table as a JSON array of its records, with the field names of
-// proto/cluster.proto; every plain field is present. As always in protobuf's
-// JSON, 64-bit integers are strings.
-absl::StatusOr<std::string> ListToJson(
-    v1::Table table, const v1::GetClusterStateResponse& state);
-
-// One record as JSON.
+// One record as JSON, with the field names of its message; every plain field is
+// present. As always in protobuf's JSON, 64-bit integers are strings.
 absl::StatusOr<std::string> RecordToJson(
     const google::protobuf::Message& record);
+
+// An array of them, a line for each.
+template <class Records>
+absl::StatusOr<std::string> RecordsToJson(const Records& records) {
+  std::string json = "[";
+  for (const auto& record : records) {
+    MR_ASSIGN_OR_RETURN(const std::string text, RecordToJson(record));
+    absl::StrAppend(&json, json.size() > 1 ? ",\n " : "\n ", text);
+  }
+  absl::StrAppend(&json, json.size() > 1 ? "\n]\n" : "]\n");
+  return json;
+}
+
+// The table as such an array.
+absl::StatusOr<std::string> ListToJson(
+    v1::Table table, const v1::GetClusterStateResponse& state);
 
 }  // namespace miniray::cli
 

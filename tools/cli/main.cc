@@ -47,11 +47,6 @@
 namespace miniray::cli {
 namespace {
 
-int Finish(const absl::Status& status) {
-  if (status.ok()) return kDone;
-  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
-}
-
 int Start(const CommandLine& line) {
   const absl::StatusOr<StartOptions> options = ReadStartOptions(line);
   if (!options.ok()) return Fail(options.status(), kWrongUsage);

@@ -27,6 +27,8 @@ namespace {
 
 // Between two looks at a run that is to end. Internal.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
+// What a look may take at least, though the time limit comes before.
+constexpr absl::Duration kLastLook = absl::Milliseconds(400);
 
 absl::Status CheckFlags(const CommandLine& line) {
   const std::string what = line.Argument(0);
@@ -96,18 +98,17 @@ absl::StatusOr<v1::RunInfo> FindRun(HeadClient* head, const std::string& run_id,
 }
 
 // Until it has ended.
-absl::Status AwaitEnd(const CommandLine& line, HeadClient* head,
-                      const std::string& run_id) {
-  const absl::Time deadline =
-      absl::Now() + TimeLimit(line, absl::InfiniteDuration());
+absl::Status AwaitEnd(HeadClient* head, const std::string& run_id,
+                      absl::Time deadline) {
   while (true) {
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(absl::StrCat(
           "run ", run_id, " is told to stop, but has not ended yet"));
     }
-    MR_ASSIGN_OR_RETURN(const v1::RunInfo run,
-                        FindRun(head, run_id, kQuestionTimeout));
+    MR_ASSIGN_OR_RETURN(
+        const v1::RunInfo run,
+        FindRun(head, run_id, std::clamp(left, kLastLook, kQuestionTimeout)));
     if (run.state() != v1::RUN_STATE_RUNNING) {
       std::cout << "Run " << run_id << " has ended: " << RunStateWord(run)
                 << (run.error().empty() ? "" : ": ") << OneLine(run.error())
@@ -119,6 +120,9 @@ absl::Status AwaitEnd(const CommandLine& line, HeadClient* head,
 }
 
 absl::Status StopRun(const CommandLine& line, const std::string& run_id) {
+  // Of the whole.
+  const absl::Time deadline =
+      absl::Now() + TimeLimit(line, absl::InfiniteDuration());
   MR_ASSIGN_OR_RETURN(const auto head, HeadClient::FromFlags());
   v1::StopRunRequest request;
   request.set_run_id(run_id);
@@ -136,7 +140,7 @@ absl::Status StopRun(const CommandLine& line, const std::string& run_id) {
   }
   MR_RETURN_IF_ERROR(stopped);
   if (line.Has("wait") && absl::GetFlag(FLAGS_wait)) {
-    return AwaitEnd(line, head.get(), run_id);
+    return AwaitEnd(head.get(), run_id, deadline);
   }
   std::cout << "Run " << run_id
             << " is told to stop: it ends after the epoch that it is in.\n";
@@ -160,8 +164,7 @@ int RunRun(const CommandLine& line) {
   } else {
     status = StopRun(line, line.Argument(1));
   }
-  if (status.ok()) return kDone;
-  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
+  return Finish(status);
 }
 
 absl::Status CheckListRunsFlags(const CommandLine& line) {
@@ -186,7 +189,7 @@ absl::Status ListRuns(const CommandLine& line) {
   }
   SortByAge(&runs);
   if (absl::GetFlag(FLAGS_format) == "json") {
-    MR_ASSIGN_OR_RETURN(const std::string json, RunsToJson(runs));
+    MR_ASSIGN_OR_RETURN(const std::string json, RecordsToJson(runs));
     std::cout << json;
   } else {
     std::cout << FormatRuns(runs);

@@ -11,8 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/status_macros.h"
-#include "tools/cli/list_table.h"
 #include "tools/cli/table_format.h"
 
 namespace miniray::cli {
@@ -162,16 +160,6 @@ std::string FormatRun(const v1::GetRunResponse& response) {
                                   " reports that the head was not there for"));
   }
   return text;
-}
-
-absl::StatusOr<std::string> RunsToJson(const RunInfos& runs) {
-  std::string json = "[";
-  for (const v1::RunInfo& run : runs) {
-    MR_ASSIGN_OR_RETURN(const std::string text, RecordToJson(run));
-    absl::StrAppend(&json, json.size() > 1 ? ",\n " : "\n ", text);
-  }
-  absl::StrAppend(&json, json.size() > 1 ? "\n]\n" : "]\n");
-  return json;
 }
 
 }  // namespace miniray::cli

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/run.pb.h"
 
@@ -33,9 +32,6 @@ std::string FormatRuns(const RunInfos& runs);
 // All that is known of one, line by line: its workers, parameter servers and
 // the last values of its metrics included.
 std::string FormatRun(const v1::GetRunResponse& run);
-
-// As ListToJson.
-absl::StatusOr<std::string> RunsToJson(const RunInfos& runs);
 
 }  // namespace miniray::cli
 

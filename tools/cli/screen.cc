@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/string_view.h"

@@ -136,9 +136,7 @@ int RunStatus(const CommandLine& line) {
     StatusView view(head->get());
     return ShowOnScreen(line, &view);
   }
-  const absl::Status status = ShowOnce(line, head->get());
-  if (status.ok()) return kDone;
-  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
+  return Finish(ShowOnce(line, head->get()));
 }
 
 }  // namespace miniray::cli

@@ -1,6 +1,5 @@
 #include "tools/cli/timeline.h"
 
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -108,9 +107,9 @@ absl::Status RunTimeline(const CommandLine& line) {
                                            : TimelineJson(calls, runs)));
   std::cout << calls.records_size() << " calls and " << runs.size()
             << " runs are in " << file;
-  if (!is_table)
-    std::cout << "; open it in ui.perfetto.dev or chrome://tracing";
-  std::cout << "\n";
+  std::cout << (is_table ? "\n"
+                         : "; open it in ui.perfetto.dev or "
+                           "chrome://tracing\n");
   return absl::OkStatus();
 }
 

@@ -79,11 +79,10 @@ class TopView : public View {
     return FormatTop(sample_, order_, /*rows=*/0).lines;
   }
 
-  bool OnKey(char key) override {
-    if (key != 's' && key != 'S') return false;
+  void OnKey(char key) override {
+    if (key != 's' && key != 'S') return;
     absl::MutexLock lock(&mu_);
     order_ = NextOrder(order_);
-    return true;
   }
 
  private:
@@ -165,9 +164,7 @@ int RunTop(const CommandLine& line) {
   if (!order.ok()) return Fail(order.status(), kWrongUsage);
   TopView view(head->get(), *order, kMostAsked);
   if (IsScreen(STDOUT_FILENO)) return ShowOnScreen(line, &view);
-  const absl::Status status = PrintOnce(line, &view);
-  if (status.ok()) return kDone;
-  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
+  return Finish(PrintOnce(line, &view));
 }
 
 }  // namespace miniray::cli

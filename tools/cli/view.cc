@@ -167,9 +167,7 @@ int ShowOnScreen(const CommandLine& line, View* view) {
   Cancellation none;
   const absl::Status first =
       view->Fetch(std::min(limit, kQuestionTimeout), &none);
-  if (!first.ok()) {
-    return Fail(first, absl::IsDeadlineExceeded(first) ? kTimeLimit : kFailed);
-  }
+  if (!first.ok()) return Finish(first);
   ScopedFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Fail(ErrnoStatus(errno, "eventfd"));
   Ending ending;
@@ -219,7 +217,7 @@ int PrintNews(const CommandLine& line, const HeadClient& head,
   if (interruption->exit_code != 0) return interruption->exit_code;
   // `miniray status --watch | head` is no failure.
   if (absl::IsAborted(status)) return kDone;
-  return Fail(status, absl::IsDeadlineExceeded(status) ? kTimeLimit : kFailed);
+  return Finish(status);
 }
 
 }  // namespace miniray::cli

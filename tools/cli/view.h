@@ -29,8 +29,8 @@ class View {
   // What there is to see since the last Fetch that went well.
   virtual Frame Show(const ScreenSize& size) = 0;
 
-  // A key was pressed; true: what there is to see has changed.
-  virtual bool OnKey(char key) { return false; }
+  // A key was pressed. What there is to see is asked for behind it.
+  virtual void OnKey(char key) {}
 };
 
 // Of --interval. Errors: INVALID_ARGUMENT.

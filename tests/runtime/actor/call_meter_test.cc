@@ -1,13 +1,12 @@
 #include "runtime/actor/call_meter.h"
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/metrics/told.h"
 
 namespace miniray {
 namespace internal {
@@ -19,25 +18,8 @@ using ::testing::Pair;
 
 class CallMeterTest : public testing::Test {
  protected:
-  // What changed: "name label=value ..." with the value, or for a histogram the
-  // count.
   std::map<std::string, double> Changes() {
-    std::map<std::string, double> changes;
-    const auto report = metrics_.TakeChanges();
-    for (const v1::MetricFamily& family : report.families()) {
-      for (const v1::MetricSeries& series : family.series()) {
-        std::string name = family.name();
-        for (const v1::MetricLabel& label : series.labels()) {
-          absl::StrAppend(&name, " ", label.name(), "=", label.value());
-        }
-        double value = series.value();
-        for (const uint64_t count : series.counts()) {
-          value += static_cast<double>(count);
-        }
-        changes[name] = value;
-      }
-    }
-    return changes;
+    return Told(metrics_.TakeChanges());
   }
 
   ProcessMetrics metrics_;

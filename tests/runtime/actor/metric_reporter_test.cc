@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/metrics/told.h"
 
 namespace miniray {
 namespace internal {
@@ -16,14 +17,15 @@ namespace {
 
 using ::testing::IsEmpty;
 
+using Report = std::map<std::string, double>;
+
 constexpr absl::Duration kLong = absl::Seconds(30);
 
 // A daemon that reads, or does not.
 class MetricReporterTest : public testing::Test {
  protected:
-  // The values of counters and gauges that were told, by name, one map a
-  // report.
-  std::vector<std::map<std::string, double>> Told() {
+  // What was told, report by report.
+  std::vector<Report> Told() {
     absl::MutexLock lock(&mu_);
     return told_;
   }
@@ -54,10 +56,7 @@ class MetricReporterTest : public testing::Test {
       ++refused_;
       return false;
     }
-    std::map<std::string, double>& report = told_.emplace_back();
-    for (const v1::MetricFamily& family : event.metrics().families()) {
-      report[family.name()] = family.series(0).value();
-    }
+    told_.push_back(miniray::Told(event.metrics()));
     return true;
   }
 
@@ -77,7 +76,7 @@ class MetricReporterTest : public testing::Test {
   bool reads_ ABSL_GUARDED_BY(mu_) = true;
   int refused_ ABSL_GUARDED_BY(mu_) = 0;
   int left_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<std::map<std::string, double>> told_ ABSL_GUARDED_BY(mu_);
+  std::vector<Report> told_ ABSL_GUARDED_BY(mu_);
   // The last one to be made, so the first to go.
   std::shared_ptr<MetricReporter> reporter_ = std::make_shared<MetricReporter>(
       &metrics_, [this] { return Update(); },
@@ -85,8 +84,6 @@ class MetricReporterTest : public testing::Test {
         return Send(event, wait);
       });
 };
-
-using Report = std::map<std::string, double>;
 
 TEST_F(MetricReporterTest, TellsAfterATouch) {
   counter_.Add(3);

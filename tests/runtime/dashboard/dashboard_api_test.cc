@@ -1,23 +1,25 @@
-// What is under /api/v1/, route by route.
+// What is under /api/v1/ to read, route by route.
 
 #include <httplib.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/actor.pb.h"
+#include "proto/head.pb.h"
+#include "proto/run.pb.h"
 #include "runtime/dashboard/dashboard_server.h"
-#include "tests/runtime/base/status_matchers.h"
-#include "tests/runtime/dashboard/raw_connection.h"
+#include "tests/runtime/dashboard/dashboard_api_testutil.h"
 
 namespace miniray {
 namespace {
@@ -25,9 +27,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Json = nlohmann::json;
-
-const httplib::Headers kBearer = {{"Authorization", "Bearer secret"}};
 
 v1::NodeInfo Node(const std::string& id, v1::NodeState state, int64_t start) {
   v1::NodeInfo node;
@@ -58,56 +57,6 @@ v1::ActorInfo Actor(const std::string& id, v1::ActorState state,
   actor.set_node_id("node-a");
   return actor;
 }
-
-class DashboardApiTest : public testing::Test {
- protected:
-  DashboardApiTest() {
-    options_.token = "secret";
-    options_.state = [this] { return state_; };
-  }
-
-  // With options_. Call it once.
-  void Start() {
-    auto server = DashboardServer::Start(options_);
-    ASSERT_THAT(server, IsOk());
-    server_ = *std::move(server);
-  }
-
-  httplib::Result Get(const std::string& path,
-                      const httplib::Headers& headers = kBearer) {
-    return httplib::Client("127.0.0.1", server_->port())
-        .Get("/api/v1/" + path, headers);
-  }
-
-  // EXPECTs 200.
-  Json GetJson(const std::string& path) {
-    const httplib::Result answer = Get(path);
-    EXPECT_TRUE(answer) << path;
-    if (!answer) return Json();
-    EXPECT_EQ(answer->status, 200) << path << ": " << answer->body;
-    EXPECT_EQ(answer->get_header_value("Content-Type"), "application/json");
-    return Json::parse(answer->body);
-  }
-
-  // EXPECTs an answer {"error": "..."} with this status; returns the text.
-  std::string ErrorOf(const std::string& path, int status) {
-    const httplib::Result answer = Get(path);
-    EXPECT_TRUE(answer) << path;
-    if (!answer) return "";
-    EXPECT_EQ(answer->status, status) << path << ": " << answer->body;
-    return Json::parse(answer->body).value("error", "");
-  }
-
-  static std::vector<std::string> Ids(const Json& records, const char* field) {
-    std::vector<std::string> ids;
-    for (const Json& record : records) ids.push_back(record[field]);
-    return ids;
-  }
-
-  v1::GetClusterStateResponse state_;
-  DashboardServer::Options options_;
-  std::unique_ptr<DashboardServer> server_;
-};
 
 TEST_F(DashboardApiTest, NodesTheDeadOnesLast) {
   *state_.add_nodes() = Node("gone", v1::NODE_STATE_DEAD, 1);
@@ -499,264 +448,6 @@ TEST_F(DashboardApiTest, RangesAreNotServed) {
     EXPECT_EQ(answer->status, 416) << range;
     EXPECT_EQ(answer->body, "") << range;
   }
-}
-
-// --- What changes something.
-
-class DashboardWriteTest : public DashboardApiTest {
- protected:
-  DashboardWriteTest() {
-    options_.stop_run = [this](const v1::StopRunRequest& request)
-        -> absl::StatusOr<v1::StopRunResponse> {
-      if (request.run_id() == "ended") {
-        return absl::FailedPreconditionError("the run has ended");
-      }
-      if (request.run_id() != "r") return absl::NotFoundError("no such run");
-      ++stops_;
-      return v1::StopRunResponse();
-    };
-    options_.stop_job = [this](const v1::StopJobRequest& request)
-        -> absl::StatusOr<v1::StopJobResponse> {
-      if (request.job_id() != "j") return absl::NotFoundError("no such job");
-      ++stops_;
-      return v1::StopJobResponse();
-    };
-  }
-
-  std::string Own() const {
-    return absl::StrCat("http://127.0.0.1:", server_->port());
-  }
-
-  int Post(const std::string& path, const httplib::Headers& headers,
-           const std::string& content_type = "application/json",
-           const std::string& body = "{}") {
-    const httplib::Result answer = httplib::Client("127.0.0.1", server_->port())
-                                       .Post(path, headers, body, content_type);
-    EXPECT_TRUE(answer) << path << ": " << answer.error();
-    return answer ? answer->status : 0;
-  }
-
-  // What comes for these lines; "HOST" stands for the server's own address.
-  std::string Say(std::string request) {
-    const size_t host = request.find("HOST");
-    if (host != std::string::npos) {
-      request.replace(host, 4, absl::StrCat("127.0.0.1:", server_->port()));
-    }
-    RawConnection connection(server_->port());
-    EXPECT_TRUE(connection.Say(request));
-    return connection.ReadToEnd();
-  }
-
-  std::atomic<int> stops_ = 0;
-};
-
-constexpr char kStopRun[] = "/api/v1/runs/r/stop";
-constexpr char kStopJob[] = "/api/v1/jobs/j/stop";
-
-TEST_F(DashboardWriteTest, WithTheTokenInAHeader) {
-  Start();
-  struct Case {
-    std::string what;
-    httplib::Headers headers;
-    int status;
-  };
-  const std::pair<std::string, std::string> bearer = {"Authorization",
-                                                      "Bearer secret"};
-  const std::string port = absl::StrCat(":", server_->port());
-  int expected = 0;
-  for (const char* path : {kStopRun, kStopJob}) {
-    for (const Case& one : std::vector<Case>{
-             {"the token alone", {bearer}, 200},
-             {"a page of ours", {bearer, {"Origin", Own()}}, 200},
-             {"by another name",
-              {bearer,
-               {"Host", "localhost" + port},
-               {"Origin", "http://localhost" + port}},
-              200},
-             {"nothing", {}, 401},
-             {"a page of ours without it", {{"Origin", Own()}}, 401},
-             {"a wrong one", {{"Authorization", "Bearer secre"}}, 401},
-             {"not as a bearer", {{"Authorization", "secret"}}, 401},
-             {"another site", {bearer, {"Origin", "http://evil.example"}}, 403},
-             {"a sandboxed page", {bearer, {"Origin", "null"}}, 403},
-             {"another port", {bearer, {"Origin", "http://127.0.0.1:1"}}, 403},
-             {"a rebound name",
-              {bearer,
-               {"Host", "evil.example"},
-               {"Origin", "http://evil.example"}},
-              403},
-         }) {
-      EXPECT_EQ(Post(path, one.headers), one.status)
-          << path << ": " << one.what;
-      expected += one.status == 200 ? 1 : 0;
-      EXPECT_EQ(stops_, expected) << path << ": " << one.what;
-    }
-    // Not in the address, which is remembered and passed on.
-    EXPECT_EQ(Post(std::string(path) + "?token=secret", {}), 401);
-    // The token is what counts: no header of a form is asked for.
-    EXPECT_EQ(Post(path, {bearer}, "text/plain", ""), 200);
-    EXPECT_EQ(stops_, ++expected);
-  }
-}
-
-TEST_F(DashboardWriteTest, WithoutATokenOnlyPagesOfOurs) {
-  options_.token = "";
-  Start();
-  struct Case {
-    std::string what;
-    httplib::Headers headers;
-    std::string content_type;
-    int status;
-  };
-  const std::string port = absl::StrCat(":", server_->port());
-  int expected = 0;
-  for (const char* path : {kStopRun, kStopJob}) {
-    for (const Case& one : std::vector<Case>{
-             {"ours", {{"Origin", Own()}}, "application/json", 200},
-             {"with its charset",
-              {{"Origin", Own()}},
-              "Application/JSON; charset=utf-8",
-              200},
-             {"by another name",
-              {{"Host", "localhost" + port},
-               {"Origin", "http://localhost" + port}},
-              "application/json",
-              200},
-             {"it does not say where it is from", {}, "application/json", 403},
-             {"text", {{"Origin", Own()}}, "text/plain", 403},
-             {"a form",
-              {{"Origin", Own()}},
-              "application/x-www-form-urlencoded",
-              403},
-             {"no JSON", {{"Origin", Own()}}, "application/jsonp", 403},
-             {"another site",
-              {{"Origin", "http://evil.example"}},
-              "application/json",
-              403},
-             {"a sandboxed page",
-              {{"Origin", "null"}},
-              "application/json",
-              403},
-             {"another port",
-              {{"Origin", "http://127.0.0.1:1"}},
-              "application/json",
-              403},
-             {"another of our names",
-              {{"Origin", "http://localhost" + port}},
-              "application/json",
-              403},
-             {"a rebound name",
-              {{"Host", "evil.example"}, {"Origin", "http://evil.example"}},
-              "application/json",
-              403},
-         }) {
-      EXPECT_EQ(Post(path, one.headers, one.content_type), one.status)
-          << path << ": " << one.what;
-      expected += one.status == 200 ? 1 : 0;
-      EXPECT_EQ(stops_, expected) << path << ": " << one.what;
-    }
-  }
-}
-
-TEST_F(DashboardWriteTest, ErrorsHaveTheirStatus) {
-  Start();
-  EXPECT_EQ(Post("/api/v1/runs/other/stop", kBearer), 404);
-  EXPECT_EQ(Post("/api/v1/runs/ended/stop", kBearer), 409);
-  EXPECT_EQ(Post("/api/v1/runs/a%20b/stop", kBearer), 400);
-  EXPECT_EQ(Post("/api/v1/jobs/other/stop", kBearer), 404);
-  EXPECT_EQ(stops_, 0);
-}
-
-TEST_F(DashboardWriteTest, OtherMethodsAreNotAllowed) {
-  Start();
-  for (const char* path : {kStopRun, kStopJob}) {
-    const httplib::Result got =
-        httplib::Client("127.0.0.1", server_->port()).Get(path, kBearer);
-    ASSERT_TRUE(got);
-    EXPECT_EQ(got->status, 405);
-    EXPECT_EQ(got->get_header_value("Allow"), "POST");
-  }
-  for (const char* path :
-       {"/", "/api/v1/state", "/api/v1/runs", "/api/v1/runs/r",
-        "/api/v1/runs/r/images/1.png", "/api/v1/events", "/nothing",
-        "/api/v1/runs/r/stop/now"}) {
-    const httplib::Result posted =
-        httplib::Client("127.0.0.1", server_->port())
-            .Post(path, kBearer, "{}", "application/json");
-    ASSERT_TRUE(posted) << path;
-    EXPECT_EQ(posted->status, 405) << path;
-    EXPECT_EQ(posted->get_header_value("Allow"), "GET, HEAD") << path;
-  }
-  for (const char* method : {"PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"}) {
-    for (const char* path : {kStopRun, "/api/v1/state"}) {
-      EXPECT_THAT(Say(absl::StrCat(method, " ", path,
-                                   " HTTP/1.1\r\nHost: HOST\r\n"
-                                   "Authorization: Bearer secret\r\n\r\n")),
-                  HasSubstr("HTTP/1.1 405 "))
-          << method << " " << path;
-    }
-  }
-  EXPECT_EQ(stops_, 0);
-}
-
-TEST_F(DashboardWriteTest, ABodyIsSmallAndSaysHowLongItIs) {
-  Start();
-  const std::string begin =
-      "POST /api/v1/runs/r/stop HTTP/1.1\r\nHost: HOST\r\n"
-      "Authorization: Bearer secret\r\n";
-  // As `curl -X POST` sends it.
-  EXPECT_THAT(Say(begin + "Connection: close\r\n\r\n"),
-              HasSubstr("HTTP/1.1 200 "));
-  EXPECT_EQ(stops_, 1);
-  EXPECT_EQ(Post(kStopRun, kBearer, "application/json", std::string(4096, ' ')),
-            200);
-  EXPECT_EQ(stops_, 2);
-  // What does not come is not waited for.
-  EXPECT_THAT(Say(begin + "Content-Length: 4097\r\n\r\n"),
-              HasSubstr("HTTP/1.1 413 "));
-  EXPECT_THAT(Say(begin + "Content-Length: 99999999999999999999\r\n\r\n"),
-              HasSubstr("HTTP/1.1 411 "));
-  EXPECT_THAT(Say(begin + "Content-Length: x\r\n\r\n"),
-              HasSubstr("HTTP/1.1 411 "));
-  EXPECT_THAT(Say(begin + "Content-Length: 0\r\nContent-Length: 5\r\n\r\n"),
-              HasSubstr("HTTP/1.1 411 "));
-  EXPECT_THAT(Say(begin + "Transfer-Encoding: chunked\r\n\r\n"),
-              HasSubstr("HTTP/1.1 411 "));
-  EXPECT_THAT(Say(begin + "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"),
-              HasSubstr("HTTP/1.1 417 "));
-  EXPECT_EQ(stops_, 2);
-}
-
-TEST_F(DashboardWriteTest, ASlowBodyIsGivenUp) {
-  options_.patience = absl::Milliseconds(200);
-  Start();
-  EXPECT_THAT(Say("POST /api/v1/runs/r/stop HTTP/1.1\r\nHost: HOST\r\n"
-                  "Authorization: Bearer secret\r\n"
-                  "Content-Length: 2\r\n\r\n{"),
-              HasSubstr("HTTP/1.1 408 "));
-  EXPECT_EQ(stops_, 0);
-}
-
-// The body is read away: what follows is another request.
-TEST_F(DashboardWriteTest, AConnectionServesSeveralRequests) {
-  Start();
-  httplib::Client client("127.0.0.1", server_->port());
-  client.set_keep_alive(true);
-  for (int i = 0; i < 3; ++i) {
-    const httplib::Result posted =
-        client.Post(kStopRun, kBearer, "GET / HTTP/1.1", "application/json");
-    ASSERT_TRUE(posted) << i;
-    EXPECT_EQ(posted->status, 200);
-    EXPECT_EQ(posted->body, "{}");
-    const httplib::Result refused =
-        client.Post(kStopRun, {}, "{}", "application/json");
-    ASSERT_TRUE(refused) << i;
-    EXPECT_EQ(refused->status, 401);
-    const httplib::Result got = client.Get("/api/v1/nodes", kBearer);
-    ASSERT_TRUE(got) << i;
-    EXPECT_EQ(got->status, 200);
-  }
-  EXPECT_EQ(stops_, 3);
 }
 
 }  // namespace

@@ -3,19 +3,17 @@
 #include <httplib.h>
 
 #include <atomic>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/dashboard/dashboard_server.h"
-#include "tests/runtime/base/status_matchers.h"
+#include "proto/head.pb.h"
+#include "proto/run.pb.h"
+#include "tests/runtime/dashboard/dashboard_api_testutil.h"
 #include "tests/runtime/dashboard/raw_connection.h"
 
 namespace miniray {
@@ -24,17 +22,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Json = nlohmann::json;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
-const httplib::Headers kBearer = {{"Authorization", "Bearer secret"}};
 
-class TimelineRouteTest : public testing::Test {
+class TimelineRouteTest : public DashboardApiTest {
  protected:
   // Job "j1" has a call and the run "r1", "j2" has them too.
   TimelineRouteTest() {
-    options_.token = "secret";
-    options_.state = [] { return v1::GetClusterStateResponse(); };
     options_.call_records = [](const v1::GetCallRecordsRequest& request) {
       v1::GetCallRecordsResponse calls;
       for (const char* job : {"j1", "j2"}) {
@@ -79,14 +73,7 @@ class TimelineRouteTest : public testing::Test {
     return run;
   }
 
-  // With options_. Call it once.
-  void Start() {
-    auto server = DashboardServer::Start(options_);
-    ASSERT_THAT(server, IsOk());
-    server_ = *std::move(server);
-  }
-
-  httplib::Result Get(const std::string& parameters) const {
+  httplib::Result GetTimeline(const std::string& parameters) const {
     httplib::Client client("127.0.0.1", server_->port());
     client.set_read_timeout(30);
     return client.Get("/api/v1/timeline" + parameters, kBearer);
@@ -95,7 +82,7 @@ class TimelineRouteTest : public testing::Test {
   // What the trace shows; EXPECTs one.
   std::set<std::string> Shown(const std::string& parameters) const {
     std::set<std::string> names;
-    const httplib::Result answer = Get(parameters);
+    const httplib::Result answer = GetTimeline(parameters);
     EXPECT_TRUE(answer) << answer.error();
     if (!answer) return names;
     EXPECT_EQ(answer->status, 200) << answer->body;
@@ -107,9 +94,6 @@ class TimelineRouteTest : public testing::Test {
     }
     return names;
   }
-
-  DashboardServer::Options options_;
-  std::unique_ptr<DashboardServer> server_;
 };
 
 TEST_F(TimelineRouteTest, CallsAndRunsOfAllOrOfSome) {
@@ -124,7 +108,7 @@ TEST_F(TimelineRouteTest, CallsAndRunsOfAllOrOfSome) {
 
 TEST_F(TimelineRouteTest, IsAFileThatIsSentAsItIs) {
   Start();
-  const httplib::Result answer = Get("");
+  const httplib::Result answer = GetTimeline("");
   ASSERT_TRUE(answer) << answer.error();
   EXPECT_EQ(answer->get_header_value("Content-Type"),
             "application/json; charset=utf-8");
@@ -146,7 +130,7 @@ TEST_F(TimelineRouteTest, CallsAloneWhereTheHeadKeepsNoRuns) {
   options_.get_run = nullptr;
   Start();
   EXPECT_THAT(Shown(""), ElementsAre("call of j1", "call of j2"));
-  const httplib::Result answer = Get("?run=r1");
+  const httplib::Result answer = GetTimeline("?run=r1");
   ASSERT_TRUE(answer) << answer.error();
   EXPECT_EQ(answer->status, 404);
   EXPECT_THAT(answer->body, HasSubstr("keeps no runs"));
@@ -154,11 +138,11 @@ TEST_F(TimelineRouteTest, CallsAloneWhereTheHeadKeepsNoRuns) {
 
 TEST_F(TimelineRouteTest, RunsThatAreNotThere) {
   Start();
-  const httplib::Result unknown = Get("?run=r3");
+  const httplib::Result unknown = GetTimeline("?run=r3");
   ASSERT_TRUE(unknown) << unknown.error();
   EXPECT_EQ(unknown->status, 404);
   EXPECT_THAT(unknown->body, HasSubstr("no such run"));
-  const httplib::Result wrong = Get("?run=a%20b");
+  const httplib::Result wrong = GetTimeline("?run=a%20b");
   ASSERT_TRUE(wrong) << wrong.error();
   EXPECT_EQ(wrong->status, 400);
   EXPECT_THAT(wrong->body, HasSubstr("1 to 128 letters"));
@@ -193,7 +177,7 @@ TEST_F(TimelineRouteTest, ThoseWhoReadSlowlyAreNotMany) {
       ASSERT_LT(absl::Now(), deadline) << "they were not answered";
       absl::SleepFor(absl::Milliseconds(2));
     }
-    const httplib::Result refused = Get("");
+    const httplib::Result refused = GetTimeline("");
     ASSERT_TRUE(refused) << refused.error();
     EXPECT_EQ(refused->status, 503);
     EXPECT_EQ(refused->get_header_value("Retry-After"), "5");
@@ -201,9 +185,9 @@ TEST_F(TimelineRouteTest, ThoseWhoReadSlowlyAreNotMany) {
   }
   // They have gone, and it comes as a whole.
   const absl::Time deadline = absl::Now() + kLong;
-  httplib::Result answer = Get("");
+  httplib::Result answer = GetTimeline("");
   while (answer && answer->status == 503 && absl::Now() < deadline) {
-    answer = Get("");
+    answer = GetTimeline("");
   }
   ASSERT_TRUE(answer) << answer.error();
   ASSERT_EQ(answer->status, 200);

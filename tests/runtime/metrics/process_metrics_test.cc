@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/metrics/told.h"
 
 namespace miniray {
 namespace {
@@ -16,25 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-// "name{label=value,...}" with the value, or for histograms the count.
-std::map<std::string, double> Told(const v1::MetricReport& report) {
-  std::map<std::string, double> told;
-  for (const v1::MetricFamily& family : report.families()) {
-    for (const v1::MetricSeries& series : family.series()) {
-      std::string name = family.name();
-      for (const v1::MetricLabel& label : series.labels()) {
-        absl::StrAppend(&name, " ", label.name(), "=", label.value());
-      }
-      double value = series.value();
-      for (const uint64_t count : series.counts()) {
-        value += static_cast<double>(count);
-      }
-      told[name] = value;
-    }
-  }
-  return told;
-}
 
 TEST(MetricHistogramTest, CountsUpToEachBoundAndBeyondAll) {
   MetricHistogram histogram;
