@@ -317,6 +317,7 @@ void ClusterState::NodeStats(const std::string& node_id,
   it->second.info.set_memory_total_bytes(stats.memory_total_bytes());
   it->second.usage.set_cpus_busy(stats.cpus_busy());
   it->second.usage.set_cpus(stats.cpus());
+  *it->second.usage.mutable_gpus() = stats.gpus();
   for (const v1::ActorUsage& usage : stats.actors()) {
     Actor* actor = FindActor(usage.actor_id());
     if (actor != nullptr && actor->info.node_id() == node_id) {

@@ -116,6 +116,19 @@ void MetricTotals::End(const std::string& process) {
   processes_.erase(process);
 }
 
+double MetricTotals::Sum(const std::string& process,
+                         const std::string& metric) const {
+  absl::MutexLock lock(&mu_);
+  const auto told = processes_.find(process);
+  if (told == processes_.end()) return 0;
+  double sum = 0;
+  for (auto it = told->second.lower_bound({metric, {}});
+       it != told->second.end() && it->first.first == metric; ++it) {
+    sum += it->second.value;
+  }
+  return sum;
+}
+
 void MetricTotals::AddTo(MetricPage* page) const {
   static const auto bounds = BoundsInSeconds();
   absl::MutexLock lock(&mu_);

@@ -38,6 +38,11 @@ class MetricTotals {
   // It has ended: its gauges are gone, what it counted stays.
   void End(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What a living process told last of a counter or gauge, over all of its
+  // series; 0 if nothing.
+  double Sum(const std::string& process, const std::string& metric) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Adds all metrics but those that the page has.
   void AddTo(MetricPage* page) const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -95,12 +95,26 @@ bool ActorTable::empty() {
   return actors_.empty() && starts_.empty();
 }
 
+ProcessCalls ActorTable::CallsOf(const std::string& process_key) const {
+  const auto sum = [&](const char* metric) {
+    // A process may tell anything.
+    const double told = parts_.metrics->Sum(process_key, metric);
+    return told > 0 ? static_cast<int64_t>(std::min(told, 1e18)) : 0;
+  };
+  return {.done = sum("miniray_calls_total"),
+          .waiting = sum("miniray_calls_waiting"),
+          .running = sum("miniray_calls_running")};
+}
+
 std::vector<ActorProcess> ActorTable::Running() {
   absl::MutexLock lock(&mu_);
   std::vector<ActorProcess> running;
   for (const auto& [key, hosted] : actors_) {
     if (hosted.pid <= 0) continue;
-    running.push_back({hosted.spec.actor_id(), hosted.incarnation, hosted.pid});
+    running.push_back({.actor_id = hosted.spec.actor_id(),
+                       .incarnation = hosted.incarnation,
+                       .pid = hosted.pid,
+                       .calls = CallsOf(hosted.process)});
   }
   return running;
 }

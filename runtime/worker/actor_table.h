@@ -145,6 +145,7 @@ class ActorTable {
                       const std::string& key) const;
 
   // actor_table.cc
+  ProcessCalls CallsOf(const std::string& process_key) const;
   void OnMessage(const std::string& process_key, pid_t pid,
                  const std::string& bytes);
   void OnExit(const std::string& process_key, int wait_status);

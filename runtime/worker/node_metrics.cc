@@ -1,6 +1,8 @@
 #include "runtime/worker/node_metrics.h"
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/version.h"
+#include "runtime/metrics/metric_labels.h"
 
 namespace miniray {
 namespace {
@@ -27,6 +29,24 @@ void AddObjectMetrics(const ObjectStore::Stats& stats, MetricPage* page) {
   bytes("received", "tcp", stats.put_bytes + stats.fetched_bytes);
   bytes("sent", "shared_memory", stats.mapped_bytes);
   bytes("sent", "tcp", stats.sent_bytes);
+}
+
+void AddGpuMetrics(const std::vector<v1::GpuUsage>& gpus, MetricPage* page) {
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const v1::GpuUsage& gpu = gpus[i];
+    const MetricLabels labels = {
+        {"gpu", absl::StrCat(i)}, {"name", gpu.name()}, {"uuid", gpu.uuid()}};
+    if (gpu.has_busy()) {
+      page->Gauge("miniray_node_gpu_busy_ratio",
+                  "Share of the time lately in which the GPU ran something.",
+                  gpu.busy(), labels);
+    }
+    page->Gauge("miniray_node_gpu_memory_used_bytes",
+                "Memory of the GPU that is in use.",
+                static_cast<double>(gpu.memory_used_bytes()), labels);
+    page->Gauge("miniray_node_gpu_memory_capacity_bytes", "All of that memory.",
+                static_cast<double>(gpu.memory_total_bytes()), labels);
+  }
 }
 
 }  // namespace
@@ -60,6 +80,7 @@ void AddNodeMetrics(const NodeFigures& figures, MetricPage* page) {
   kills("daemon", figures.daemon_memory_kills);
   kills("kernel", figures.kernel_memory_kills);
   AddObjectMetrics(figures.objects, page);
+  AddGpuMetrics(figures.gpus, page);
 }
 
 }  // namespace miniray

@@ -80,6 +80,9 @@ void UsageMeter::Measure(std::vector<ActorProcess> actors,
     *told = usage->second;
     told->set_actor_id(actor.actor_id);
     told->set_incarnation(actor.incarnation);
+    told->set_calls_done(actor.calls.done);
+    told->set_calls_waiting(actor.calls.waiting);
+    told->set_calls_running(actor.calls.running);
   }
   last_ = std::move(read);
 }

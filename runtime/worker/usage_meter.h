@@ -18,11 +18,19 @@
 
 namespace miniray {
 
+// Of an actor's process, as it told last.
+struct ProcessCalls {
+  int64_t done = 0;
+  int64_t waiting = 0;
+  int64_t running = 0;
+};
+
 // An actor with its process; several actors may share one.
 struct ActorProcess {
   std::string actor_id;
   int32_t incarnation = 0;
   pid_t pid = 0;
+  ProcessCalls calls;
 };
 
 // Not thread-safe.

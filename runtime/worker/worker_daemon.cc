@@ -25,6 +25,7 @@
 #include "runtime/rpc/head_channel.h"
 #include "runtime/rpc/tls.h"
 #include "runtime/worker/actor_table.h"
+#include "runtime/worker/gpu_meter.h"
 #include "runtime/worker/gpus.h"
 #include "runtime/worker/head_link.h"
 #include "runtime/worker/head_watch.h"
@@ -291,7 +292,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
                            .actor_processes = actors.processes,
                            .daemon_memory_kills = actors.memory_kills,
                            .kernel_memory_kills = oom_kills_.explained(),
-                           .objects = objects_->stats()};
+                           .objects = objects_->stats(),
+                           .gpus = gpu_meter_.Read()};
     if (const auto memory = options_.memory.read(); memory.ok()) {
       figures.memory = *memory;
     }
@@ -310,6 +312,9 @@ class WorkerDaemonImpl : public WorkerDaemon {
     stats->set_memory_used_bytes(reading.used_bytes);
     stats->set_memory_total_bytes(reading.total_bytes);
     usage_.Measure(actors_->Running(), stats);
+    for (v1::GpuUsage& gpu : gpu_meter_.Read()) {
+      *stats->add_gpus() = std::move(gpu);
+    }
     link_.TrySend(std::move(message));
   }
 
@@ -381,6 +386,7 @@ class WorkerDaemonImpl : public WorkerDaemon {
   std::unique_ptr<TemplatePool> templates_;
   OomKills oom_kills_;
   UsageMeter usage_;  // For the memory monitor's thread.
+  const GpuMeter gpu_meter_;
   MetricTotals metrics_;
   std::unique_ptr<ActorTable> actors_;
   std::unique_ptr<JobTable> jobs_;

@@ -323,6 +323,9 @@ std::vector<Page> AllPages(const std::string& talker) {
        "all('actor-row').length >= 4 && "
        "all('actor-row-log').every((cell) => "
        "cell.querySelector('a').hash.startsWith('#/logs/actor/')) && "
+       // Workers have been called; none of them has a queue.
+       "all('actor-calls-done').some((cell) => Number(cell.textContent) > 0) "
+       "&& all('actor-queue').some((cell) => cell.textContent === '0') && "
        "all('actor-state').every((cell) => cell.textContent === 'alive')"},
       {"actor", "#/actors/" + talker,
        "text('actor-facts').includes('Talker') && "

@@ -152,6 +152,23 @@ TEST(TopTableTest, NodesAndActors) {
   EXPECT_EQ(frame.inverse, (std::set<size_t>{0, 3, 7}));
 }
 
+TEST(TopTableTest, GpusWhereAMachineTells) {
+  TopSample sample = SomeSample();
+  for (const double busy : {0.25, 0.5}) {
+    v1::GpuUsage* const gpu = sample.usage.mutable_nodes(0)->add_gpus();
+    gpu->set_busy(busy);
+    gpu->set_memory_used_bytes(int64_t{1} << 30);
+    gpu->set_memory_total_bytes(int64_t{4} << 30);
+  }
+  // One that does not tell how busy it is.
+  sample.usage.mutable_nodes(0)->add_gpus()->set_memory_total_bytes(int64_t{2}
+                                                                    << 30);
+  const Frame frame = FormatTop(sample, TopOrder::kCpu, 0);
+  EXPECT_THAT(frame.lines[3], HasSubstr("GPU        GPU MEMORY"));
+  EXPECT_THAT(frame.lines[4], HasSubstr("  37 % of 2  2.0GiB/10.0GiB  "));
+  EXPECT_THAT(frame.lines[5], HasSubstr("n2"));
+}
+
 TEST(TopTableTest, OnAScreenItSaysItsKeys) {
   EXPECT_EQ(FormatTop(SomeSample(), TopOrder::kMemory, 24).lines[0],
             "Head a:1  now  sorted by memory  (s: sort, q: quit)");

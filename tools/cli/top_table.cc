@@ -87,6 +87,29 @@ std::string ActorWord(int state) {
                    "ACTOR_STATE_");
 }
 
+// "37 % of 2", those that tell.
+std::string GpuText(const v1::NodeUsage& usage) {
+  double busy = 0;
+  int count = 0;
+  for (const v1::GpuUsage& gpu : usage.gpus()) {
+    if (!gpu.has_busy()) continue;
+    busy += gpu.busy();
+    ++count;
+  }
+  return count == 0 ? "" : absl::StrCat(Percent(busy / count), " of ", count);
+}
+
+std::string GpuMemoryText(const v1::NodeUsage& usage) {
+  double used = 0;
+  double total = 0;
+  for (const v1::GpuUsage& gpu : usage.gpus()) {
+    used += static_cast<double>(gpu.memory_used_bytes());
+    total += static_cast<double>(gpu.memory_total_bytes());
+  }
+  return total <= 0 ? "" : absl::StrCat(Bytes(used), "/", Bytes(total));
+}
+
+// With columns of GPUs where a machine tells of them.
 std::vector<Row> NodeRows(const TopSample& sample) {
   std::map<std::string, const v1::NodeUsage*> usages;
   for (const v1::NodeUsage& node : sample.usage.nodes()) {
@@ -96,25 +119,37 @@ std::vector<Row> NodeRows(const TopSample& sample) {
   for (const v1::ActorInfo& actor : sample.state.actors()) {
     if (actor.state() == v1::ACTOR_STATE_ALIVE) ++actors[actor.node_id()];
   }
-  std::vector<Row> rows = {
-      {"NODE", "HOST", "STATE", "CPU", "OF", "MEMORY", "RESERVED", "ACTORS"}};
+  const bool any_gpus = std::any_of(
+      sample.usage.nodes().begin(), sample.usage.nodes().end(),
+      [](const v1::NodeUsage& node) { return node.gpus_size() > 0; });
+  Row heading = {"NODE", "HOST", "STATE", "CPU", "OF", "MEMORY"};
+  if (any_gpus) heading.insert(heading.end(), {"GPU", "GPU MEMORY"});
+  heading.insert(heading.end(), {"RESERVED", "ACTORS"});
+  std::vector<Row> rows = {std::move(heading)};
   for (const v1::NodeInfo& node : sample.state.nodes()) {
     if (node.state() == v1::NODE_STATE_DEAD) continue;
     const auto found = usages.find(node.node_id());
     const v1::NodeUsage* const usage =
         found == usages.end() ? nullptr : found->second;
     const std::string reserved = UsedOfTotal(node, "CPU", &Number);
-    rows.push_back(
-        {node.node_id(), node.hostname(), NodeWord(node.state()),
-         usage == nullptr ? "" : Percent(usage->cpus_busy() / usage->cpus()),
-         usage == nullptr ? "" : absl::StrCat(usage->cpus(), " CPUs"),
-         node.memory_total_bytes() <= 0
-             ? ""
-             : absl::StrCat(
-                   Bytes(static_cast<double>(node.memory_used_bytes())), "/",
-                   Bytes(static_cast<double>(node.memory_total_bytes()))),
-         reserved.empty() ? "" : absl::StrCat(reserved, " CPUs"),
-         absl::StrCat(actors[node.node_id()])});
+    Row row = {
+        node.node_id(),
+        node.hostname(),
+        NodeWord(node.state()),
+        usage == nullptr ? "" : Percent(usage->cpus_busy() / usage->cpus()),
+        usage == nullptr ? "" : absl::StrCat(usage->cpus(), " CPUs"),
+        node.memory_total_bytes() <= 0
+            ? ""
+            : absl::StrCat(
+                  Bytes(static_cast<double>(node.memory_used_bytes())), "/",
+                  Bytes(static_cast<double>(node.memory_total_bytes())))};
+    if (any_gpus) {
+      row.push_back(usage == nullptr ? "" : GpuText(*usage));
+      row.push_back(usage == nullptr ? "" : GpuMemoryText(*usage));
+    }
+    row.push_back(reserved.empty() ? "" : absl::StrCat(reserved, " CPUs"));
+    row.push_back(absl::StrCat(actors[node.node_id()]));
+    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -26,6 +26,10 @@ function memoryOf(actor) {
   return wanted > 0 ? 'asks for ' + bytes(wanted) : '';
 }
 
+// Told by its process, which several actors may share.
+const callsOf = (actor) => (actor.usage ? String(num(actor.usage.calls_done)) : '');
+const queueOf = (actor) => (actor.usage ? String(num(actor.usage.calls_waiting)) : '');
+
 const actorTable = () => new Table({
   caption: 'Actors, the newest first', rowTestid: 'actor-row', key: (actor) => actor.actor_id,
   empty: 'No actor is like this.',
@@ -39,6 +43,8 @@ const actorTable = () => new Table({
     {name: 'Asks for', value: (actor) => asked(actor, 'memory')},
     {name: 'CPUs', value: cpusOf, testid: 'actor-cpus'},
     {name: 'Memory', value: memoryOf, testid: 'actor-memory'},
+    {name: 'Calls', value: callsOf, testid: 'actor-calls-done'},
+    {name: 'Queue', value: queueOf, testid: 'actor-queue'},
     {name: 'Restarts', value: (actor) => String(actor.restarts)},
     {name: 'Cause', value: (actor) => actor.cause},
     {name: 'Log', testid: 'actor-row-log', value: (actor) => ({

@@ -30,8 +30,8 @@ function section(title, href, table) {
 export function overviewPage() {
   const cards = {
     nodes: card('Nodes', 'card-nodes'), cpu: card('CPU', 'card-cpu'),
-    given: card('CPU given', 'card-cpu-given'), gpu: card('GPU given', 'card-gpu'),
-    memory: card('Memory', 'card-memory'),
+    given: card('CPU given', 'card-cpu-given'), gpus: card('GPU', 'card-gpu-busy'),
+    gpu: card('GPU given', 'card-gpu'), memory: card('Memory', 'card-memory'),
   };
   const states = make('ul');
   const actors = make('section', {class: 'card', testid: 'card-actors'},
@@ -73,10 +73,12 @@ export function overviewPage() {
       const sums = inUse(nodes);
       const share = ({used, all}) => (all > 0 ? used / all : undefined);
       const none = {used: 0, all: 0};
-      const [busy, cpu, gpu, memory] =
-          ['cpus', 'CPU', 'GPU', 'memory'].map((name) => sums[name] ?? none);
+      const [busy, cpu, gpus, gpu, memory] =
+          ['cpus', 'CPU', 'gpus', 'GPU', 'memory'].map((name) => sums[name] ?? none);
       cards.cpu.set(busy.all > 0 ? quantity(busy.used) + ' / ' + busy.all : 'unknown', share(busy));
       cards.given.set(quantity(cpu.used) + ' / ' + quantity(cpu.all), share(cpu));
+      cards.gpus.element.hidden = gpus.all === 0;  // No machine tells.
+      cards.gpus.set(quantity(gpus.used) + ' / ' + gpus.all, share(gpus));
       cards.gpu.set(gpu.all > 0 ? quantity(gpu.used) + ' / ' + quantity(gpu.all) : 'none', share(gpu));
       cards.memory.set(memory.all > 0 ? bytes(memory.used) + ' / ' + bytes(memory.all) : 'unknown',
                        share(memory));

@@ -110,6 +110,28 @@ function machineMemory(node) {
   };
 }
 
+// Of all GPUs of the node's machine that tell.
+function machineGpus(node) {
+  const told = (node.usage?.gpus ?? []).filter((gpu) => gpu.busy !== undefined);
+  if (told.length === 0) return '';
+  const busy = told.reduce((sum, gpu) => sum + num(gpu.busy), 0);
+  return {
+    text: quantity(busy) + ' / ' + told.length, progress: busy / told.length,
+    label: 'GPUs busy on ' + node.node_id,
+  };
+}
+
+function gpuMemory(node) {
+  const gpus = node.usage?.gpus ?? [];
+  const sum = (field) => gpus.reduce((all, gpu) => all + num(gpu[field]), 0);
+  const all = sum('memory_total_bytes');
+  if (!all) return '';
+  return {
+    text: bytes(sum('memory_used_bytes')) + ' / ' + bytes(all),
+    progress: sum('memory_used_bytes') / all, label: 'GPU memory in use on ' + node.node_id,
+  };
+}
+
 const others = (node) => Object.keys(node.total?.quantity ?? {})
     .filter((name) => !['CPU', 'GPU', 'memory'].includes(name)).sort()
     .map((name) => name + ' ' + used(node, name).text).join(', ');
@@ -124,6 +146,8 @@ export const nodeTable = () => new Table({
     {name: 'State', value: (node) => state(node.state, 'NODE_STATE_'), testid: 'node-state'},
     {name: 'CPU', value: machineCpus, testid: 'node-cpu'},
     {name: 'CPU given', value: (node) => used(node, 'CPU')},
+    {name: 'GPU', value: machineGpus, testid: 'node-gpu'},
+    {name: 'GPU memory', value: gpuMemory, testid: 'node-gpu-memory'},
     {name: 'GPU given', value: (node) => used(node, 'GPU')},
     {name: 'Memory', value: machineMemory, testid: 'node-memory'},
     {name: 'Memory given', value: (node) => used(node, 'memory', bytes)},
@@ -136,7 +160,7 @@ export const nodeTable = () => new Table({
 });
 
 // Of the nodes that live, with their usage: {CPU: {used, all}, GPU: ...}, of
-// what was asked for; and measured, {cpus: ..., memory: ...}.
+// what was asked for; and measured, {cpus: ..., gpus: ..., memory: ...}.
 export function inUse(nodes) {
   const sums = {};
   const add = (name, taken, all) => {
@@ -151,6 +175,9 @@ export function inUse(nodes) {
       add(name, all - free(node, name), all);
     }
     add('cpus', num(node.usage?.cpus_busy), num(node.usage?.cpus));
+    for (const gpu of node.usage?.gpus ?? []) {
+      if (gpu.busy !== undefined) add('gpus', num(gpu.busy), 1);
+    }
     add('memory', num(node.memory_used_bytes), num(node.memory_total_bytes));
   }
   return sums;

@@ -396,6 +396,7 @@ TEST_F(NodeLifeTest, UsageIsAsNodesToldLast) {
   stats.set_memory_total_bytes(2);
   stats.set_cpus_busy(1.5);
   stats.set_cpus(8);
+  stats.add_gpus()->set_busy(0.75);
   *stats.add_actors() = UsageOf("a", 0, 0.25);
   *stats.add_actors() = UsageOf("nobody", 0, 1);
   state_.NodeStats("n", stats);
@@ -406,6 +407,8 @@ TEST_F(NodeLifeTest, UsageIsAsNodesToldLast) {
   EXPECT_EQ(usage.nodes(0).cpus(), 8);
   EXPECT_EQ(usage.nodes(0).memory_used_bytes(), 1);
   EXPECT_EQ(usage.nodes(0).memory_total_bytes(), 2);
+  ASSERT_EQ(usage.nodes(0).gpus_size(), 1);
+  EXPECT_EQ(usage.nodes(0).gpus(0).busy(), 0.75);
   ASSERT_EQ(usage.actors_size(), 1);
   EXPECT_EQ(usage.actors(0).actor_id(), "a");
   EXPECT_EQ(usage.actors(0).cpus(), 0.25);
@@ -418,10 +421,12 @@ TEST_F(NodeLifeTest, UsageIsAsNodesToldLast) {
   usage = state_.Usage({"nobody"});
   EXPECT_EQ(usage.nodes_size(), 1);
   EXPECT_EQ(usage.actors_size(), 0);
-  // Not in this message, whose turns are others'.
+  // Not in this message, whose turns are others'. Of GPUs it tells all.
   stats.clear_actors();
+  stats.clear_gpus();
   state_.NodeStats("n", stats);
   EXPECT_EQ(state_.Usage().actors_size(), 1);
+  EXPECT_EQ(state_.Usage().nodes(0).gpus_size(), 0);
   // Another node cannot tell of it.
   *stats.add_actors() = UsageOf("a", 0, 100);
   state_.NodeStats("silent", stats);

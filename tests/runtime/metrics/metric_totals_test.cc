@@ -78,6 +78,23 @@ TEST(MetricTotalsTest, GaugesAreOfThoseThatLive) {
   EXPECT_EQ(Page(totals), "");
 }
 
+TEST(MetricTotalsTest, WhatOneProcessToldLast) {
+  MetricTotals totals;
+  totals.Add("p", Counter("c_total", 3, "a"));
+  totals.Add("p", Counter("c_total", 4, "b"));
+  totals.Add("p", Counter("c_total_more", 100));
+  totals.Add("p", Counter("c", 100));
+  totals.Add("p", Gauge("g", 5, "a"));
+  totals.Add("p", Gauge("g", 1, "a"));
+  totals.Add("q", Counter("c_total", 50, "a"));
+  EXPECT_EQ(totals.Sum("p", "c_total"), 7);
+  EXPECT_EQ(totals.Sum("p", "g"), 1);
+  EXPECT_EQ(totals.Sum("p", "other"), 0);
+  totals.End("p");
+  EXPECT_EQ(totals.Sum("p", "c_total"), 0);
+  EXPECT_EQ(totals.Sum("q", "c_total"), 50);
+}
+
 TEST(MetricTotalsTest, WhatAProcessCountsArrives) {
   ProcessMetrics process;
   MetricHistogram& seconds =

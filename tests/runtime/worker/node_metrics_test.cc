@@ -59,6 +59,30 @@ TEST(NodeMetricsTest, WhatCouldNotBeReadIsLeftOut) {
   const std::string page = PageOf({.node_id = "node-1"});
   EXPECT_THAT(page, HasSubstr("\nminiray_head_connected 0\n"));
   EXPECT_THAT(page, Not(HasSubstr("miniray_node_memory")));
+  EXPECT_THAT(page, Not(HasSubstr("miniray_node_gpu")));
+}
+
+TEST(NodeMetricsTest, EachGpuHasItsSeries) {
+  NodeFigures figures;
+  figures.gpus.resize(2);
+  figures.gpus[0].set_name("NVIDIA \"1\"");
+  figures.gpus[0].set_uuid("GPU-a");
+  figures.gpus[0].set_busy(0.5);
+  figures.gpus[0].set_memory_used_bytes(3);
+  figures.gpus[0].set_memory_total_bytes(4);
+  const std::string page = PageOf(figures);
+  const std::string first =
+      "{gpu=\"0\",name=\"NVIDIA \\\"1\\\"\",uuid=\"GPU-a\"} ";
+  const std::string second = "{gpu=\"1\",name=\"\",uuid=\"\"} ";
+  for (const std::string& line :
+       {"\nminiray_node_gpu_busy_ratio" + first + "0.5\n",
+        "\nminiray_node_gpu_memory_used_bytes" + first + "3\n",
+        "\nminiray_node_gpu_memory_capacity_bytes" + first + "4\n",
+        "\nminiray_node_gpu_memory_capacity_bytes" + second + "0\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  // The second one does not tell.
+  EXPECT_THAT(page, Not(HasSubstr("miniray_node_gpu_busy_ratio" + second)));
 }
 
 }  // namespace

@@ -83,10 +83,17 @@ TEST_F(UsageMeterTest, AProcess) {
   UsageMeter meter = Meter();
   WriteProcess(77, /*start=*/900, /*user=*/30, /*system=*/10);
   v1::NodeStats stats;
-  meter.Measure({{"a", 2, 77}}, &stats);
+  meter.Measure({{.actor_id = "a",
+                  .incarnation = 2,
+                  .pid = 77,
+                  .calls = {.done = 5, .waiting = 3, .running = 1}}},
+                &stats);
   ASSERT_EQ(stats.actors_size(), 1);
   EXPECT_EQ(stats.actors(0).actor_id(), "a");
   EXPECT_EQ(stats.actors(0).incarnation(), 2);
+  EXPECT_EQ(stats.actors(0).calls_done(), 5);
+  EXPECT_EQ(stats.actors(0).calls_waiting(), 3);
+  EXPECT_EQ(stats.actors(0).calls_running(), 1);
   // Since its start: 40 s of 100 s.
   EXPECT_DOUBLE_EQ(stats.actors(0).cpus(), 0.4);
   EXPECT_EQ(stats.actors(0).memory_bytes(), 3 << 20);

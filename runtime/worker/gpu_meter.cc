@@ -1,0 +1,146 @@
+#include "runtime/worker/gpu_meter.h"
+
+#include <dlfcn.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "runtime/base/utf8.h"
+
+namespace miniray {
+namespace {
+
+// The driver's library, as far as it is used here (NVML API reference).
+// Opened at run time: machines without a GPU do not have it.
+class Nvml {
+ public:
+  // Null if it is not there, or knows no driver.
+  static std::unique_ptr<Nvml> Open(const std::string& library) {
+    void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return nullptr;
+    std::unique_ptr<Nvml> nvml(new Nvml(handle));
+    if (nvml->Find("nvmlInit_v2", &nvml->init_) &&
+        nvml->Find("nvmlShutdown", &nvml->shutdown_) &&
+        nvml->Find("nvmlDeviceGetCount_v2", &nvml->count_) &&
+        nvml->Find("nvmlDeviceGetHandleByIndex_v2", &nvml->handle_by_index_) &&
+        nvml->Find("nvmlDeviceGetName", &nvml->name_) &&
+        nvml->Find("nvmlDeviceGetUUID", &nvml->uuid_) &&
+        nvml->Find("nvmlDeviceGetUtilizationRates", &nvml->utilization_) &&
+        nvml->Find("nvmlDeviceGetMemoryInfo", &nvml->memory_)) {
+      const int code = nvml->init_();
+      nvml->initialized_ = code == kSuccess;
+      if (nvml->initialized_) return nvml;
+      LOG(WARNING) << library << " finds no driver (error " << code
+                   << "): what GPUs are at is not shown; see nvidia-smi";
+      return nullptr;
+    }
+    LOG(WARNING) << library << " lacks what is asked of it (" << dlerror()
+                 << "): what GPUs are at is not shown";
+    return nullptr;
+  }
+
+  ~Nvml() {
+    if (initialized_) shutdown_();
+    dlclose(library_);
+  }
+
+  // Those that do not answer are left out.
+  std::vector<v1::GpuUsage> Look() const {
+    std::vector<v1::GpuUsage> gpus;
+    unsigned int count = 0;
+    if (count_(&count) != kSuccess) return gpus;
+    for (unsigned int i = 0; i < std::min(count, kMaxGpus); ++i) {
+      void* device = nullptr;
+      Memory memory = {};
+      if (handle_by_index_(i, &device) != kSuccess ||
+          memory_(device, &memory) != kSuccess) {
+        continue;
+      }
+      v1::GpuUsage& gpu = gpus.emplace_back();
+      gpu.set_memory_used_bytes(static_cast<int64_t>(memory.used));
+      gpu.set_memory_total_bytes(static_cast<int64_t>(memory.total));
+      gpu.set_name(TextOf(name_, device));
+      gpu.set_uuid(TextOf(uuid_, device));
+      Utilization utilization = {};
+      if (utilization_(device, &utilization) == kSuccess) {
+        gpu.set_busy(std::min(utilization.gpu, 100U) / 100.0);
+      }
+    }
+    return gpus;
+  }
+
+ private:
+  static constexpr int kSuccess = 0;
+  static constexpr unsigned int kMaxGpus = 64;  // Of a machine.
+  struct Memory {
+    unsigned long long total, free, used;  // NOLINT(runtime/int): NVML's.
+  };
+  struct Utilization {
+    unsigned int gpu, memory;  // In percent.
+  };
+  using Text = int (*)(void* device, char* text, unsigned int length);
+
+  explicit Nvml(void* library) : library_(library) {}
+
+  template <class Function>
+  bool Find(const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(dlsym(library_, name));
+    return *function != nullptr;
+  }
+
+  static std::string TextOf(Text read, void* device) {
+    char text[97] = {};
+    if (read(device, text, sizeof(text) - 1) != kSuccess) return "";
+    return ToUtf8(text);
+  }
+
+  void* const library_;
+  bool initialized_ = false;
+  int (*init_)() = nullptr;
+  int (*shutdown_)() = nullptr;
+  int (*count_)(unsigned int*) = nullptr;
+  int (*handle_by_index_)(unsigned int, void**) = nullptr;
+  Text name_ = nullptr;
+  Text uuid_ = nullptr;
+  int (*utilization_)(void*, Utilization*) = nullptr;
+  int (*memory_)(void*, Memory*) = nullptr;
+};
+
+}  // namespace
+
+GpuMeter::GpuMeter(Options options)
+    : options_(std::move(options)), thread_([this] { Run(); }) {}
+
+GpuMeter::~GpuMeter() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+std::vector<v1::GpuUsage> GpuMeter::Read() const {
+  absl::MutexLock lock(&mu_);
+  if (absl::Now() - read_at_ > options_.max_age) return {};
+  return gpus_;
+}
+
+void GpuMeter::Run() {
+  const std::unique_ptr<Nvml> nvml = Nvml::Open(options_.library);
+  if (nvml == nullptr) return;
+  absl::MutexLock lock(&mu_);
+  while (!stop_) {
+    mu_.Unlock();
+    std::vector<v1::GpuUsage> gpus = nvml->Look();
+    mu_.Lock();
+    gpus_ = std::move(gpus);
+    read_at_ = absl::Now();
+    mu_.AwaitWithTimeout(absl::Condition(&stop_), options_.period);
+  }
+}
+
+}  // namespace miniray

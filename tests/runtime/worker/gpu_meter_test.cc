@@ -1,0 +1,95 @@
+#include "runtime/worker/gpu_meter.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace miniray {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr char kFake[] = "tests/runtime/worker/libfake_nvml.so";
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+// See fake_nvml.cc.
+void SetFakeNvml(int percent) {
+  void* const library = dlopen(kFake, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  // It stays loaded, with what it is told here.
+  reinterpret_cast<void (*)(int)>(dlsym(library, "SetFakeNvml"))(percent);
+}
+
+// Reads until `wanted` holds; what was read then, or last.
+template <class Wanted>
+std::vector<v1::GpuUsage> ReadUntil(const GpuMeter& meter, Wanted wanted) {
+  const absl::Time deadline = absl::Now() + kLong;
+  std::vector<v1::GpuUsage> gpus = meter.Read();
+  while (!wanted(gpus) && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+    gpus = meter.Read();
+  }
+  return gpus;
+}
+
+bool Any(const std::vector<v1::GpuUsage>& gpus) { return !gpus.empty(); }
+
+TEST(GpuMeterTest, WhatTheDriverTells) {
+  SetFakeNvml(37);
+  const GpuMeter meter({.library = kFake});
+  const std::vector<v1::GpuUsage> gpus = ReadUntil(meter, Any);
+  // One has failed.
+  ASSERT_THAT(gpus, SizeIs(2));
+  EXPECT_EQ(gpus[0].name(), "NVIDIA Test-0");
+  EXPECT_EQ(gpus[0].uuid(), "GPU-0");
+  EXPECT_DOUBLE_EQ(gpus[0].busy(), 0.37);
+  EXPECT_EQ(gpus[0].memory_used_bytes(), 300);
+  EXPECT_EQ(gpus[0].memory_total_bytes(), 1000);
+  EXPECT_EQ(gpus[1].name(), "NVIDIA Test-2");
+  EXPECT_FALSE(gpus[1].has_busy());
+  EXPECT_EQ(gpus[1].memory_used_bytes(), 300);
+}
+
+TEST(GpuMeterTest, LooksAgainAndAgain) {
+  SetFakeNvml(37);
+  const GpuMeter meter({.library = kFake, .period = absl::Milliseconds(1)});
+  ASSERT_THAT(ReadUntil(meter, Any), SizeIs(2));
+  // More than there is, as drivers sometimes tell.
+  SetFakeNvml(250);
+  const auto gpus = ReadUntil(meter, [](const auto& told) {
+    return !told.empty() && told[0].busy() > 0.5;
+  });
+  ASSERT_THAT(gpus, SizeIs(2));
+  EXPECT_EQ(gpus[0].busy(), 1);
+}
+
+TEST(GpuMeterTest, WhatIsOldIsNotTold) {
+  SetFakeNvml(37);
+  const GpuMeter meter({.library = kFake,
+                        .period = absl::Hours(1),
+                        .max_age = absl::Milliseconds(300)});
+  ASSERT_THAT(ReadUntil(meter, Any), SizeIs(2));
+  EXPECT_THAT(ReadUntil(meter, [](const auto& told) { return told.empty(); }),
+              IsEmpty());
+}
+
+// Ends at once, with a period of an hour, as the destructor does above.
+TEST(GpuMeterTest, NothingWithoutALibraryOrADriver) {
+  SetFakeNvml(-1);
+  const GpuMeter none({.library = "libmissing.so"});
+  const GpuMeter no_driver({.library = kFake});
+  const GpuMeter other({.library = "libm.so.6"});
+  EXPECT_THAT(none.Read(), IsEmpty());
+  EXPECT_THAT(no_driver.Read(), IsEmpty());
+  EXPECT_THAT(other.Read(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace miniray
