@@ -24,6 +24,18 @@ namespace {
 // Of SyncStats::warnings.
 constexpr size_t kMaxWarnings = 20;
 
+// INVALID_ARGUMENT if the strategy needs the weights that the options let go.
+absl::Status CheckKeeping(absl::string_view name, const SyncStrategy& strategy,
+                          const ServerOptions& options) {
+  if (options.keep_weights || !strategy.UsesServerWeights()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("strategy '", name,
+                   "' works with the server's weights, too: leave "
+                   "keep_weights at true"));
+}
+
 std::unique_ptr<SyncStrategy> MakeStrategy(
     const std::string& name, const StrategyOptions& options,
     const ServerOptions& server_options) {
@@ -32,6 +44,7 @@ std::unique_ptr<SyncStrategy> MakeStrategy(
   absl::Status made = strategy.status();
   made.Update(Validate(server_options));
   if (made.ok()) made = CheckPieces(name, **strategy, server_options);
+  if (made.ok()) made = CheckKeeping(name, **strategy, server_options);
   if (!made.ok()) throw std::invalid_argument(std::string(made.message()));
   if (server_options.piece_bytes == 0) return *std::move(strategy);
   return std::make_unique<PiecewiseStrategy>(
@@ -140,6 +153,12 @@ absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
   if (gradients_ != nullptr) {
     MR_ASSIGN_OR_RETURN(PullReply pulled, gradients_->Pull());
     return std::move(pulled.model.weights.value);
+  }
+  if (weights_.empty() && stats_.version > 0 && !options_.keep_weights) {
+    return absl::FailedPreconditionError(
+        "the parameter server has no weights: a synchronisation has failed, "
+        "and it does not keep the old ones meanwhile (keep_weights = false); "
+        "the next synchronisation makes new ones");
   }
   if (weights_.empty()) {
     return absl::FailedPreconditionError(
@@ -264,6 +283,7 @@ absl::StatusOr<ActorHandle<ParameterServer>> CreateParameterServer(
   MR_RETURN_IF_ERROR(
       CheckGradientOptions(strategy, made->TakesGradients(), server_options));
   MR_RETURN_IF_ERROR(CheckPieces(strategy, *made, server_options));
+  MR_RETURN_IF_ERROR(CheckKeeping(strategy, *made, server_options));
   ActorOptions actor = actor_options;
   if (!server_options.state_dir.empty() && actor.max_restarts == 0) {
     actor.max_restarts = -1;

@@ -382,7 +382,7 @@ class ParameterServer {
   // all that is saved, and weights_ is what was pushed last.
   std::unique_ptr<GradientServer> gradients_;
   std::map<int, double> worker_weights_;  // 1 where there is none.
-  std::optional<ModelLayout> layout_;     // Set together with weights_.
+  std::optional<ModelLayout> layout_;     // Of the first weights_.
   // What worker 0 told of its tensors; null if nothing.
   std::optional<std::vector<std::string>> buffer_names_;
   std::shared_ptr<const std::vector<TensorInfo>> info_;

@@ -121,6 +121,13 @@ absl::Status Validate(const ServerOptions& options) {
         "compressed weights: leave it, or num_shards, from_workers and "
         "to_workers, at the default");
   }
+  if (!options.keep_weights &&
+      (!options.state_dir.empty() || NeedsExchange(options))) {
+    return absl::InvalidArgumentError(
+        "keep_weights = false is not for a server that saves its weights "
+        "(state_dir), nor for compressed weights, several shards or pieces: "
+        "they need the weights that there are");
+  }
   MR_RETURN_IF_ERROR(Validate(options.from_workers, "from_workers"));
   MR_RETURN_IF_ERROR(Validate(options.to_workers, "to_workers"));
   return ValidateStaleness(options);

@@ -75,6 +75,17 @@ struct ServerOptions {
   // models (WholeModelStrategy), compression or several shards.
   int64_t piece_bytes = 0;
 
+  // Whether the server keeps its weights until the next ones are known to be
+  // good. If not, a synchronisation puts the next ones where they were, which
+  // spares memory for one model. But if it fails then, because a worker's
+  // weights are not finite, say, the server has none until the next one
+  // succeeds: PullWeights fails meanwhile; workers have theirs. Only with
+  // strategies that work with the workers' weights alone ("average",
+  // "weighted", "median", "trimmed_mean", "krum", "multi_krum", "bulyan";
+  // SyncStrategy::UsesServerWeights), without state_dir, compression, shards
+  // and pieces.
+  bool keep_weights = true;
+
   // --- Only for strategies that take gradients, and workers that push them.
 
   SyncMode mode = SyncMode::kSynchronous;
@@ -94,7 +105,8 @@ struct ServerOptions {
 
 MINIRAY_STRUCT(ServerOptions, non_finite, min_workers, sync_timeout_seconds,
                state_dir, save_every, from_workers, to_workers, num_shards,
-               piece_bytes, mode, num_workers, max_staleness, staleness_policy);
+               piece_bytes, keep_weights, mode, num_workers, max_staleness,
+               staleness_policy);
 
 // Whether workers need SendWeights and ReceiveWeights for it.
 bool NeedsExchange(const ServerOptions& options);

@@ -130,6 +130,11 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   start = absl::Now();
   NamedTensors aggregated;
   if (gradients_ == nullptr) {
+    if (!options_.keep_weights) {
+      // Their memory is the next ones', unless a worker still reads it.
+      weights_.clear();
+      last_sync_.clear();
+    }
     MR_ASSIGN_OR_RETURN(aggregated, Aggregate(pulled.contributions, workers));
   }
   std::vector<int64_t> contributors;

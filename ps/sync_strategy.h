@@ -124,6 +124,11 @@ class SyncStrategy {
   // Reset is called with them before the first Aggregate.
   virtual bool UsesStart() const { return false; }
 
+  // False if Aggregate works with the contributions alone: the strategy neither
+  // remembers anything nor keeps its results. The server then need not have its
+  // weights meanwhile (ServerOptions::keep_weights).
+  virtual bool UsesServerWeights() const { return true; }
+
   // True if the contributions are gradients: see GradientStrategy, which such a
   // strategy derives from.
   virtual bool TakesGradients() const { return false; }

@@ -19,6 +19,7 @@ class AverageStrategy : public SyncStrategy, public FiniteResult {
   // Cannot fail.
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
+  bool UsesServerWeights() const override { return false; }
 
   bool PassesOnNonFinite() const override { return true; }
   bool ResultIsFinite() const override { return finite_; }

@@ -27,6 +27,7 @@ class KrumFamily : public WholeModelStrategy {
 
   // INVALID_ARGUMENT unless there are enough workers.
   absl::Status CheckWorkers(int64_t num_workers) const override;
+  bool UsesServerWeights() const override { return false; }
 
   // PairDistances. Errors: of CheckWorkers.
   absl::StatusOr<std::vector<WideSum>> Sums(

@@ -28,6 +28,7 @@ class MedianStrategy : public SyncStrategy {
   // Cannot fail.
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
+  bool UsesServerWeights() const override { return false; }
 };
 
 }  // namespace miniray::ps

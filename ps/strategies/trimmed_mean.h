@@ -38,6 +38,7 @@ class TrimmedMeanStrategy : public SyncStrategy {
   // Cannot fail.
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
+  bool UsesServerWeights() const override { return false; }
 
  private:
   const double beta_;

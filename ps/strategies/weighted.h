@@ -29,6 +29,7 @@ class WeightedStrategy : public SyncStrategy, public FiniteResult {
   // FAILED_PRECONDITION, all weights are zero.
   absl::StatusOr<NamedTensors> Aggregate(
       absl::Span<const Contribution> contributions) override;
+  bool UsesServerWeights() const override { return false; }
 
   bool UsesWorkerWeights() const override { return true; }
   // Those of workers of weight 0 too: 0 times infinity is NaN.

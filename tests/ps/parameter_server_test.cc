@@ -82,8 +82,10 @@ class ParameterServerTest : public ::testing::Test {
   }
 
   void StartServer(absl::string_view strategy,
-                   const StrategyOptions& options = {}) {
-    auto server = CreateParameterServer(*cluster_, strategy, options);
+                   const StrategyOptions& options = {},
+                   const ServerOptions& server_options = {}) {
+    auto server =
+        CreateParameterServer(*cluster_, strategy, options, server_options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *server;
   }
@@ -390,6 +392,58 @@ TEST_F(ParameterServerTest, AFailedPushNamesTheWorkerAndCanBeRepeated) {
   ASSERT_TRUE(workers_[0].Call<&Worker::Fail>(std::string()).Get().ok());
   ASSERT_TRUE(Sync().ok());
   EXPECT_THAT(Values(WeightsOf(0)[0].second), ElementsAre(1.5));
+}
+
+TEST_F(ParameterServerTest, WithoutKeepingAFailureLeavesTheServerEmpty) {
+  StartServer("average", {}, {.keep_weights = false});
+  StartWorkers({{{"w", Floats({1, 2})}},
+                {{"w", Floats({3, 4})}},
+                {{"w", Floats({5, NAN})}}});
+  const std::vector<AnyActorHandle> sound = {workers_[0], workers_[1]};
+  const auto sync = [&](const std::vector<AnyActorHandle>& workers,
+                        const std::string& id) {
+    return server_.Call<&ParameterServer::SyncOnce>(workers, id).Get();
+  };
+  ASSERT_TRUE(sync(sound, "first").ok());
+  EXPECT_TRUE(SameBits(WeightsOf(0)[0].second, Floats({2, 3})));
+  // The result is not finite.
+  EXPECT_THAT(std::string(sync(handles_, "second").status().message()),
+              AllOf(HasSubstr("worker 2 ("), HasSubstr("infinite or NaN")));
+  const auto none = server_.Call<&ParameterServer::PullWeights>().Get();
+  EXPECT_TRUE(absl::IsFailedPrecondition(none.status())) << none.status();
+  EXPECT_THAT(std::string(none.status().message()),
+              HasSubstr("the next synchronisation makes new ones"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      server_.Call<&ParameterServer::PushToWorkers>(sound).Get()));
+  EXPECT_EQ(Stats().version, 1);
+  EXPECT_FALSE(Stats().initialized);
+  EXPECT_TRUE(SameBits(WeightsOf(0)[0].second, Floats({2, 3})));
+  // The first one's weights are gone: it is done again, not only pushed.
+  const auto again = sync(sound, "first");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_FALSE(again->repeated);
+  EXPECT_EQ(again->version, 2);
+  const auto weights = server_.Call<&ParameterServer::PullWeights>().Get();
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_TRUE(SameBits(weights->front().second, Floats({2, 3})));
+}
+
+TEST_F(ParameterServerTest, StrategiesWithAMemoryNeedTheWeightsKept) {
+  for (const char* strategy : {"momentum", "fedavgm", "dp", "sgd"}) {
+    EXPECT_THAT(std::string(CreateParameterServer(*cluster_, strategy, {},
+                                                  {.keep_weights = false})
+                                .status()
+                                .message()),
+                HasSubstr("leave keep_weights at true"))
+        << strategy;
+  }
+  for (const char* strategy :
+       {"weighted", "median", "trimmed_mean", "krum", "multi_krum", "bulyan"}) {
+    auto server =
+        CreateParameterServer(*cluster_, strategy, {}, {.keep_weights = false});
+    ASSERT_TRUE(server.ok()) << strategy << ": " << server.status();
+    EXPECT_TRUE(server->Kill().ok());
+  }
 }
 
 TEST_F(ParameterServerTest, TheFirstWeightsFixTheModel) {

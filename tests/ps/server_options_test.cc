@@ -47,6 +47,18 @@ TEST(ServerOptionsTest, PiecesAreForOneServerAndWeightsAsTheyAre) {
       HasSubstr("compressed weights"));
 }
 
+TEST(ServerOptionsTest, WeightsThatOthersNeedAreKept) {
+  EXPECT_TRUE(Validate({.keep_weights = false}).ok());
+  for (const ServerOptions& options :
+       {ServerOptions{.state_dir = "/tmp/x", .keep_weights = false},
+        ServerOptions{.num_shards = 2, .keep_weights = false},
+        ServerOptions{.piece_bytes = 1, .keep_weights = false},
+        ServerOptions{.to_workers = {.method = Compression::kFp16},
+        .keep_weights = false}}) {
+    EXPECT_THAT(Error(options), HasSubstr("keep_weights = false is not for"));
+  }
+}
+
 TEST(ServerOptionsTest, NoStalenessIsARound) {
   EXPECT_TRUE(StepsInRounds({}));
   EXPECT_TRUE(

@@ -40,7 +40,8 @@ own memory.
 Extra memory: the most that all processes of the node use during the first
 synchronisations, less what they used before the server had weights; and its
 parts, the weights that the server keeps between synchronisations and what a
-synchronisation takes beside them.
+synchronisation takes beside them. And that of a server that does not keep its
+weights meanwhile (keep_weights = false).
 
   --mb=N       megabytes (10^6 bytes) of a worker's weights (default 100))";
 
@@ -70,6 +71,17 @@ absl::StatusOr<ExtraMemory> MeasureMemory(SyncTeam* team) {
   return ExtraMemory{begun - before, peak - begun};
 }
 
+// The same of a server that does not keep its weights.
+absl::StatusOr<ExtraMemory> MeasureSpared(const Cluster& cluster,
+                                          int64_t bytes) {
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SyncTeam> team,
+      SyncTeam::Start(cluster, {.bytes = bytes,
+                                .workers = std::vector<ActorOptions>(4),
+                                .servers = {{.keep_weights = false}}}));
+  return MeasureMemory(team.get());
+}
+
 absl::Status Measure(Table* table) {
   const int64_t bytes = Bytes();
   MR_ASSIGN_OR_RETURN(const Cluster cluster,
@@ -78,6 +90,7 @@ absl::Status Measure(Table* table) {
                       SyncTeam::Start(cluster, 4, bytes));
   // Before the peers are there.
   MR_ASSIGN_OR_RETURN(const ExtraMemory extra, MeasureMemory(four.get()));
+  MR_ASSIGN_OR_RETURN(const ExtraMemory spared, MeasureSpared(cluster, bytes));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<SyncTeam> two,
                       SyncTeam::Start(cluster, 2, bytes));
   MR_ASSIGN_OR_RETURN(const auto gloo_four, GlooGroup::Start(4, bytes));
@@ -130,8 +143,10 @@ absl::Status Measure(Table* table) {
                 .note = "5 % for all that is no weights",
                 .at_most = at_most});
   };
+  add_memory("extra memory, keep_weights = false",
+             spared.server_bytes + spared.sync_bytes, kMemoryTolerance);
   add_memory("extra memory, 4 workers", extra.server_bytes + extra.sync_bytes,
-             kMemoryTolerance);
+             {});
   add_memory("of it the server's weights", extra.server_bytes, {});
   add_memory("of it a sync beside them", extra.sync_bytes, {});
   return absl::OkStatus();

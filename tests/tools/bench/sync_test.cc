@@ -21,6 +21,7 @@ TEST(BenchSyncTest, MeasuresEveryRow) {
               megabytes("of it the server's weights") +
                   megabytes("of it a sync beside them"),
               1e-3);
+  EXPECT_GT(megabytes("extra memory, keep_weights = false"), 0);
 }
 
 }  // namespace
