@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -26,8 +27,10 @@
 #include "gtest/gtest.h"
 #include "proto/actor.pb.h"
 #include "proto/head.pb.h"
+#include "proto/run.pb.h"
 #include "runtime/api/miniray.h"
 #include "runtime/base/files.h"
+#include "runtime/runs/run_reporter.h"
 #include "tests/integration/browser.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
@@ -415,6 +418,83 @@ TEST_F(DashboardBrowserTest, ACurveGrowsAndALogIsFollowed) {
                 IsOk());
     ASSERT_TRUE(See("text('log-text').endsWith('line " + words + "\\n')"));
   }
+}
+
+// Reports a training of a metric "x" with so many epochs, all at once, which
+// then goes on.
+class LongRun {
+ public:
+  LongRun(const std::string& head, const std::string& id, int epochs) {
+    absl::StatusOr<std::unique_ptr<RunReporter>> reporter = RunReporter::Start(
+        {.head_address = head, .token = kToken, .run_id = id});
+    EXPECT_THAT(reporter, IsOk());
+    reporter_ = *std::move(reporter);
+    v1::RunEvent event;
+    event.mutable_started()->set_kind("LongRun");
+    event.mutable_started()->set_num_workers(1);
+    reporter_->Report(std::move(event));
+    for (int i = 0; i < epochs; ++i) Report();
+  }
+
+  // One more epoch.
+  void Report() {
+    ++epochs_;
+    v1::RunEvent event;
+    v1::RunPoint& point = *event.mutable_point();
+    point.set_metric("x");
+    point.set_worker(-1);
+    point.set_epoch(epochs_);
+    point.set_value(std::sin(epochs_ * 0.01) + 10.0 / epochs_);
+    reporter_->Report(std::move(event));
+  }
+
+  bool Flush() { return reporter_->Flush(kPatience); }
+  int64_t dropped() const { return reporter_->counts().dropped; }
+
+ private:
+  std::unique_ptr<RunReporter> reporter_;
+  int epochs_ = 0;
+};
+
+// The head thins them: a page draws no more than it can, and still the newest.
+TEST_F(DashboardBrowserTest, TenRunsOfTenThousandPoints) {
+  constexpr int kRuns = 10;
+  constexpr int kPoints = 10000;
+  std::vector<LongRun> runs;
+  for (int i = 0; i < kRuns; ++i) {
+    runs.emplace_back(real_->address(), absl::StrCat("long-", i), kPoints);
+  }
+  for (LongRun& run : runs) {
+    ASSERT_TRUE(run.Flush());
+    ASSERT_EQ(run.dropped(), 0);
+  }
+  OpenDashboard();
+  ASSERT_THAT(
+      browser_
+          ->Run("window.slow = []; new PerformanceObserver((list) => "
+                "window.slow.push(...list.getEntries().map((entry) => "
+                "Math.round(entry.duration)))).observe({type: 'longtask'});")
+          .status(),
+      IsOk());
+  Go("#/runs");
+  ASSERT_TRUE(See(absl::StrCat("all('run-row').length === ", kRuns)));
+  for (int i = 0; i < kRuns; ++i) {
+    SCOPED_TRACE(i);
+    Go(absl::StrCat("#/runs/long-", i));
+    // Each of the ten goes on meanwhile.
+    for (int more = 1; more <= 2; ++more) {
+      for (LongRun& run : runs) run.Report();
+      ASSERT_TRUE(runs[static_cast<size_t>(i)].Flush());
+      ASSERT_TRUE(
+          See(absl::StrCat("points('x') >= 300 && points('x') <= 1000 && "
+                           "text('chart-x-values').endsWith(' at epoch ",
+                           kPoints + 2 * i + more, "')")));
+    }
+  }
+  SavePicture("long-run");
+  // What a person would feel; how long it takes hangs on the machine.
+  std::cout << "milliseconds in which the page could not answer: "
+            << Now("window.slow").dump() << std::endl;
 }
 
 TEST_F(DashboardBrowserTest, ADeathIsSeenWithItsCause) {
