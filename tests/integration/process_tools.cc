@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +111,7 @@ RunResult ProcessTree::Run(std::vector<std::string> argv) {
     result.out.append(buffer, static_cast<size_t>(n));
   }
   result.exit_code = child->Wait();
+  result.peak_bytes = child->peak_bytes();
   result.err = Slurp(child->error_file_);
   return result;
 }
@@ -182,9 +184,11 @@ void ProcessTree::Child::SignalGroup(int signal) { kill(-pid_, signal); }
 
 int ProcessTree::Child::Wait() {
   int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  rusage usage = {};
+  while (wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   waited_ = true;
+  peak_bytes_ = int64_t{usage.ru_maxrss} << 10;  // It is in KiB.
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,8 @@ struct RunResult {
   int exit_code = -1;  // 128 + signal if it was killed.
   std::string out;
   std::string err;
+  // The most memory that it, or a process that it started and waited for, had.
+  int64_t peak_bytes = 0;
 };
 
 // Every program that one test starts, and all that those start, carry a mark in
@@ -48,12 +51,15 @@ class ProcessTree {
     // Blocks until it has ended; returns the exit code, or 128 + signal.
     int Wait();
     const std::string& error_file() const { return error_file_; }
+    // See RunResult; after Wait.
+    int64_t peak_bytes() const { return peak_bytes_; }
 
    private:
     friend class ProcessTree;
     pid_t pid_ = 0;
     int out_ = -1;
     bool waited_ = false;
+    int64_t peak_bytes_ = 0;
     std::string buffer_;
     std::string error_file_;
   };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/files.h"
 #include "tests/integration/process_tools.h"
+#include "tests/ml/gan/gan_testutil.h"
 
 namespace miniray::ml {
 namespace {
@@ -176,6 +178,33 @@ TEST_F(GanProgramsTest, DistributedWorkersEndAlikeAndGenerateAlike) {
   EXPECT_EQ(files, 151);
   // The clusters that the programs started have gone with them.
   EXPECT_TRUE(tree_.WaitForCount(0));
+}
+
+TEST_F(GanProgramsTest, TenThousandImagesAreNotInMemoryTogether) {
+  GanOptions options = SmallGanOptions();
+  options.shape = {3, 32, 32};
+  const std::string model = Folder("generator.pt");
+  ASSERT_TRUE(SaveGanModel(model, SmallGenerator(options)).ok());
+  const auto peak_megabytes = [&](int images, std::vector<std::string> flags) {
+    const std::string folder = Folder(absl::StrCat("images-", images));
+    flags.insert(flags.end(), {"--model", model, "--seed=7", "--output", folder,
+                               absl::StrCat("--num-images=", images)});
+    const RunResult result = Generate(std::move(flags));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto files =
+        std::distance(std::filesystem::directory_iterator(folder), {});
+    EXPECT_EQ(files, images + 1);  // With the grid.
+    std::filesystem::remove_all(folder);
+    return static_cast<double>(result.peak_bytes) / 1e6;
+  };
+  // As floats, 10,000 of them are 123 MB.
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>(),
+        std::vector<std::string>{"--distributed", "--workers=2"}}) {
+    const double few = peak_megabytes(500, flags);
+    EXPECT_GT(few, 10);
+    EXPECT_LT(peak_megabytes(10000, flags), few + 50) << few;
+  }
 }
 
 TEST_F(GanProgramsTest, FlagsOfTheTrainingStepReachTheWorkers) {
