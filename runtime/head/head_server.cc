@@ -48,6 +48,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Ticks that are so far apart mean that this process did not run.
 constexpr absl::Duration kStandstill = absl::Milliseconds(500);
 constexpr absl::Duration kCleaningPeriod = absl::Seconds(10);
+// What a reader of the dashboard waits for the disk, where a job is to stop.
+constexpr absl::Duration kStopPatience = absl::Seconds(10);
 // A package that was just uploaded is about to be used.
 constexpr absl::Duration kRecentPackage = absl::Minutes(1);
 
@@ -202,7 +204,11 @@ class HeadServerImpl : public HeadServer {
       answer->status = std::move(status);
       answer->came.Notify();
     });
-    answer->came.WaitForNotification();
+    if (!answer->came.WaitForNotificationWithTimeout(kStopPatience)) {
+      return absl::UnavailableError(absl::StrCat(
+          "the head has not written down yet that job ", job_id,
+          " is to stop (is its disk slow, or does it end?); ask again"));
+    }
     return answer->status;
   }
 
