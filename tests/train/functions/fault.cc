@@ -77,13 +77,17 @@ std::thread MaybeDieInBarrier(Context& ctx, int epoch) {
   if (fault.rank != ctx.rank()) {
     int pid = 0;
     while (!absl::SimpleAtoi(ReadFile(dying).value_or(""), &pid)) {
+      // Another rank has seen it die.
+      if (!ReadFile(file).ok()) return std::thread();
       absl::SleepFor(kTurn);
     }
     while (kill(pid, 0) == 0) absl::SleepFor(kTurn);
+    std::remove(file.c_str());
     std::remove(dying.c_str());
     return std::thread();
   }
-  std::remove(file.c_str());
+  // The file stays until the others have read it: a rank that comes late must
+  // not complete the barrier before this one has been seen to wait in it.
   return std::thread([&ctx, epoch, dying] {
     while (ctx.Stage() != absl::StrCat("waits in report ", epoch)) {
       absl::SleepFor(kTurn);
