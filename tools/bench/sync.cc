@@ -85,7 +85,7 @@ absl::StatusOr<ExtraMemory> MeasureSpared(const Cluster& cluster,
 absl::Status Measure(Table* table) {
   const int64_t bytes = Bytes();
   MR_ASSIGN_OR_RETURN(const Cluster cluster,
-                      Cluster::Connect({.embedded_num_cpus = 8}));
+                      Cluster::Connect({.embedded_num_cpus = 12}));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<SyncTeam> four,
                       SyncTeam::Start(cluster, 4, bytes));
   // Before the peers are there.
