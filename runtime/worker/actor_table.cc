@@ -109,12 +109,15 @@ ProcessCalls ActorTable::CallsOf(const std::string& process_key) const {
 std::vector<ActorProcess> ActorTable::Running() {
   absl::MutexLock lock(&mu_);
   std::vector<ActorProcess> running;
+  std::map<std::string, ProcessCalls> calls;  // Of many actors, perhaps.
   for (const auto& [key, hosted] : actors_) {
     if (hosted.pid <= 0) continue;
+    const auto [it, is_new] = calls.try_emplace(hosted.process);
+    if (is_new) it->second = CallsOf(hosted.process);
     running.push_back({.actor_id = hosted.spec.actor_id(),
                        .incarnation = hosted.incarnation,
                        .pid = hosted.pid,
-                       .calls = CallsOf(hosted.process)});
+                       .calls = it->second});
   }
   return running;
 }

@@ -9,10 +9,14 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "runtime/base/utf8.h"
 
 namespace miniray {
 namespace {
+
+// For a driver's answer, when nobody needs it any more.
+constexpr absl::Duration kPatience = absl::Seconds(1);
 
 // The driver's library, as far as it is used here (NVML API reference).
 // Opened at run time: machines without a GPU do not have it.
@@ -113,33 +117,49 @@ class Nvml {
 }  // namespace
 
 GpuMeter::GpuMeter(Options options)
-    : options_(std::move(options)), thread_([this] { Run(); }) {}
+    : shared_(std::make_shared<Shared>(std::move(options))),
+      thread_([shared = shared_] {
+        Run(*shared);
+        absl::MutexLock lock(&shared->mu);
+        shared->ended = true;
+      }) {}
 
 GpuMeter::~GpuMeter() {
+  bool ended = false;
   {
-    absl::MutexLock lock(&mu_);
-    stop_ = true;
+    absl::MutexLock lock(&shared_->mu);
+    shared_->stop = true;
+    ended = shared_->mu.AwaitWithTimeout(absl::Condition(&shared_->ended),
+                                         kPatience);
   }
-  thread_.join();
+  if (ended) {
+    thread_.join();
+  } else {
+    LOG(WARNING) << "The GPUs' driver does not answer ("
+                 << shared_->options.library
+                 << "); see nvidia-smi and the kernel's log";
+    thread_.detach();
+  }
 }
 
 std::vector<v1::GpuUsage> GpuMeter::Read() const {
-  absl::MutexLock lock(&mu_);
-  if (absl::Now() - read_at_ > options_.max_age) return {};
-  return gpus_;
+  absl::MutexLock lock(&shared_->mu);
+  if (absl::Now() - shared_->read_at > shared_->options.max_age) return {};
+  return shared_->gpus;
 }
 
-void GpuMeter::Run() {
-  const std::unique_ptr<Nvml> nvml = Nvml::Open(options_.library);
+void GpuMeter::Run(Shared& shared) {
+  const std::unique_ptr<Nvml> nvml = Nvml::Open(shared.options.library);
   if (nvml == nullptr) return;
-  absl::MutexLock lock(&mu_);
-  while (!stop_) {
-    mu_.Unlock();
+  absl::MutexLock lock(&shared.mu);
+  while (!shared.stop) {
+    shared.mu.Unlock();
     std::vector<v1::GpuUsage> gpus = nvml->Look();
-    mu_.Lock();
-    gpus_ = std::move(gpus);
-    read_at_ = absl::Now();
-    mu_.AwaitWithTimeout(absl::Condition(&stop_), options_.period);
+    shared.mu.Lock();
+    shared.gpus = std::move(gpus);
+    shared.read_at = absl::Now();
+    shared.mu.AwaitWithTimeout(absl::Condition(&shared.stop),
+                               shared.options.period);
   }
 }
 

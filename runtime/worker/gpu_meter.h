@@ -3,8 +3,10 @@
 #ifndef MINIRAY_RUNTIME_WORKER_GPU_METER_H_
 #define MINIRAY_RUNTIME_WORKER_GPU_METER_H_
 
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -28,22 +30,30 @@ class GpuMeter {
 
   GpuMeter() : GpuMeter(Options()) {}
   explicit GpuMeter(Options options);
-  // Waits for a look that goes on.
+  // Waits a second at most for a look that goes on. A thread that the driver
+  // does not let go is left behind, with all that it uses.
   ~GpuMeter();
 
   // All GPUs of the machine, in the driver's order. Empty: there is none, or
   // nobody tells.
-  std::vector<v1::GpuUsage> Read() const ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<v1::GpuUsage> Read() const;
 
  private:
-  void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  struct Shared {
+    explicit Shared(Options options) : options(std::move(options)) {}
 
-  const Options options_;
-  mutable absl::Mutex mu_;
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<v1::GpuUsage> gpus_ ABSL_GUARDED_BY(mu_);
-  absl::Time read_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  std::thread thread_;  // Last: it uses the others.
+    const Options options;
+    absl::Mutex mu;
+    bool stop ABSL_GUARDED_BY(mu) = false;
+    bool ended ABSL_GUARDED_BY(mu) = false;
+    std::vector<v1::GpuUsage> gpus ABSL_GUARDED_BY(mu);
+    absl::Time read_at ABSL_GUARDED_BY(mu) = absl::InfinitePast();
+  };
+
+  static void Run(Shared& shared);
+
+  const std::shared_ptr<Shared> shared_;  // With the thread.
+  std::thread thread_;
 };
 
 }  // namespace miniray

@@ -1,17 +1,21 @@
 // Stands for NVIDIA's library in tests: a machine with three GPUs, the second
 // of which does not answer and the third of which does not tell how busy it is.
 // SetFakeNvml says how many percent of the time the first one is; below 0, the
-// machine has no driver.
+// machine has no driver. HangFakeNvml keeps the driver from answering until it
+// is told otherwise; FakeNvmlWaiting is the number of calls that wait for that.
 
 #include <atomic>
 #include <cstdio>
+#include <thread>
 
 namespace {
 
 constexpr int kSuccess = 0, kUninitialized = 1, kNotSupported = 3, kLost = 15;
 int devices[3];
 std::atomic<int> busy = -1;
-std::atomic<bool> ready = false;
+std::atomic<int> users = 0;  // The library counts them, as NVML does.
+std::atomic<bool> hangs = false;
+std::atomic<int> waiting = 0;
 
 int Copy(const char* from, void* device, char* text, unsigned int length) {
   std::snprintf(text, length, "%s-%d", from,
@@ -31,19 +35,24 @@ struct FakeUtilization {
 };
 
 void SetFakeNvml(int percent) { busy = percent; }
+void HangFakeNvml(bool hang) { hangs = hang; }
+int FakeNvmlWaiting() { return waiting; }
 
 int nvmlInit_v2() {
   if (busy < 0) return kUninitialized;
-  ready = true;
+  ++users;
   return kSuccess;
 }
 int nvmlShutdown() {
-  ready = false;
+  --users;
   return kSuccess;
 }
 int nvmlDeviceGetCount_v2(unsigned int* count) {
+  ++waiting;
+  while (hangs) std::this_thread::yield();
+  --waiting;
   *count = 3;
-  return ready ? kSuccess : kUninitialized;
+  return users > 0 ? kSuccess : kUninitialized;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void** device) {
   *device = &devices[index];

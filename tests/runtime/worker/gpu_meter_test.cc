@@ -1,6 +1,7 @@
 #include "runtime/worker/gpu_meter.h"
 
 #include <dlfcn.h>
+#include <glog/logging.h>
 
 #include <string>
 #include <vector>
@@ -19,13 +20,19 @@ using ::testing::SizeIs;
 constexpr char kFake[] = "tests/runtime/worker/libfake_nvml.so";
 constexpr absl::Duration kLong = absl::Seconds(30);
 
-// See fake_nvml.cc.
-void SetFakeNvml(int percent) {
+// Of fake_nvml.cc; it stays loaded, with what it is told.
+template <class Function>
+Function* Fake(const char* name) {
   void* const library = dlopen(kFake, RTLD_NOW);
-  ASSERT_NE(library, nullptr) << dlerror();
-  // It stays loaded, with what it is told here.
-  reinterpret_cast<void (*)(int)>(dlsym(library, "SetFakeNvml"))(percent);
+  CHECK(library != nullptr) << dlerror();
+  void* const function = dlsym(library, name);
+  CHECK(function != nullptr) << dlerror();
+  return reinterpret_cast<Function*>(function);
 }
+
+void SetFakeNvml(int percent) { Fake<void(int)>("SetFakeNvml")(percent); }
+void HangFakeNvml(bool hang) { Fake<void(bool)>("HangFakeNvml")(hang); }
+int FakeNvmlWaiting() { return Fake<int()>("FakeNvmlWaiting")(); }
 
 // Reads until `wanted` holds; what was read then, or last.
 template <class Wanted>
@@ -89,6 +96,31 @@ TEST(GpuMeterTest, NothingWithoutALibraryOrADriver) {
   EXPECT_THAT(none.Read(), IsEmpty());
   EXPECT_THAT(no_driver.Read(), IsEmpty());
   EXPECT_THAT(other.Read(), IsEmpty());
+}
+
+// As one whose GPU has failed: a daemon that ends does not wait for it.
+TEST(GpuMeterTest, ADriverThatHangsIsLeftBehind) {
+  SetFakeNvml(37);
+  HangFakeNvml(true);
+  const absl::Time deadline = absl::Now() + kLong;
+  absl::Time ended;
+  {
+    const GpuMeter meter({.library = kFake});
+    while (FakeNvmlWaiting() == 0 && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ASSERT_EQ(FakeNvmlWaiting(), 1);
+    EXPECT_THAT(meter.Read(), IsEmpty());
+    ended = absl::Now();
+  }
+  EXPECT_LT(absl::Now() - ended, kLong);
+  EXPECT_EQ(FakeNvmlWaiting(), 1) << "It was not left behind: it was let go.";
+  // What it used is still there when the driver answers after all.
+  HangFakeNvml(false);
+  while (FakeNvmlWaiting() > 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(FakeNvmlWaiting(), 0);
 }
 
 }  // namespace
