@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "tests/runtime/base/pausing_child.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 
@@ -158,35 +159,23 @@ TEST_F(StateStoreTest, AKilledWriterLosesNothingThatWasAcknowledged) {
 
 // As with sqlite3, while the head runs: it leaves the head its log.
 TEST_F(StateStoreTest, AnotherProgramMayLookAtIt) {
-  int told[2], answers[2];
-  ASSERT_EQ(pipe(told), 0);
-  ASSERT_EQ(pipe(answers), 0);
-  char byte = 0;
-  const pid_t child = fork();
-  if (child == 0) {
-    close(told[0]);
-    close(answers[1]);
+  PausingChild child([&](const PausingChild::Pause& pause) {
     auto store = StateStore::Open(folder_.path());
     for (int64_t key = 1; key <= 2 && store.ok(); ++key) {
       if (!(*store)->Write({{Table::kJobs, key, "a"}}).ok()) break;
-      if (write(told[1], &byte, 1) != 1) break;
-      if (read(answers[0], &byte, 1) != 1) break;
+      if (!pause()) break;
     }
-    _exit(0);  // Closes nothing, as one that is killed.
-  }
-  close(told[1]);
-  close(answers[0]);
-  ASSERT_EQ(read(told[0], &byte, 1), 1);
+    _exit(0);  // Before the store is closed.
+  });
+  ASSERT_TRUE(child.AwaitPause());
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open((folder_ / "head.db").c_str(), &db), SQLITE_OK);
   EXPECT_EQ(sqlite3_exec(db, "SELECT * FROM jobs", nullptr, nullptr, nullptr),
             SQLITE_OK);
   ASSERT_EQ(sqlite3_close(db), SQLITE_OK);
-  ASSERT_EQ(write(answers[1], &byte, 1), 1);
-  EXPECT_EQ(read(told[0], &byte, 1), 1);  // The second row is written.
-  close(answers[1]);
-  close(told[0]);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(child.Continue());
+  EXPECT_TRUE(child.AwaitPause());  // The second row is written.
+  child.End();
   Open();
   EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a"), Pair(2, "a")));
 }

@@ -2,7 +2,6 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
 #include "runtime/runs/run_table.h"
+#include "tests/runtime/base/pausing_child.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/runs/run_events.h"
@@ -345,34 +345,22 @@ TEST_F(RunStoreTest, APlaceThatCannotBeIsAnErrorWithThePath) {
 
 // As with sqlite3, while the head runs: it leaves the head its log.
 TEST_F(RunStoreTest, AnotherProgramMayLookAtIt) {
-  int told[2], answers[2];
-  ASSERT_EQ(pipe(told), 0);
-  ASSERT_EQ(pipe(answers), 0);
-  char byte = 0;
-  const pid_t child = fork();
-  if (child == 0) {
-    close(told[0]);
-    close(answers[1]);
+  PausingChild child([&](const PausingChild::Pause& pause) {
     RunTable table;
     const auto store = RunStore::Open(path_, &table, kByHand);
     for (int64_t number = 1; number <= 2 && store.ok(); ++number) {
       const v1::RunEvent event = number == 1 ? Started(9) : Point(1, 0.5);
       if (!table.Report(ReportOf("gan", number, {event})).ok()) break;
       if (!(*store)->Write().ok()) break;
-      if (write(told[1], &byte, 1) != 1) break;
-      if (read(answers[0], &byte, 1) != 1) break;
+      if (!pause()) break;
     }
-    _exit(0);  // Closes nothing, as one that is killed.
-  }
-  close(told[1]);
-  close(answers[0]);
-  ASSERT_EQ(read(told[0], &byte, 1), 1);
+    _exit(0);  // Before the store is closed.
+  });
+  ASSERT_TRUE(child.AwaitPause());
   EXPECT_EQ(CountRows("runs"), 1);
-  ASSERT_EQ(write(answers[1], &byte, 1), 1);
-  EXPECT_EQ(read(told[0], &byte, 1), 1);  // The point is written.
-  close(answers[1]);
-  close(told[0]);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(child.Continue());
+  EXPECT_TRUE(child.AwaitPause());  // The point is written.
+  child.End();
   RunTable next;
   const auto store = Open(path_, &next);
   EXPECT_EQ(next.Get(GetOf("gan"))->curves_size(), 1);
