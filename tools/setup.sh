@@ -8,12 +8,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
   cat <<'USAGE'
-Usage: tools/setup.sh [--no-build]
+Usage: tools/setup.sh [--no-build | --node]
 
 Installs what Mini-Ray needs from Debian's packages (as root, or through sudo;
 only what is missing) and builds its programs. Run it again at any time.
 
   --no-build   install only
+  --node       install only what nodes need, which get their programs from
+               elsewhere: nothing that builds or tests
 USAGE
 }
 
@@ -34,6 +36,15 @@ check_system() {
   fi
 }
 
+# Prints the names in packages.txt, one a line; with NODE_ONLY, those of the sections
+# that programs need to run.
+wanted_packages() {
+  awk -v node_only="${NODE_ONLY}" '
+    /^#/ { for_nodes = /^# (Runtime|Training):/; next }
+    NF && (!node_only || for_nodes) { print $1 }
+  ' "${MINIRAY_ROOT}/tools/packages.txt"
+}
+
 # Prints the packages that are not installed, one a line.
 missing_packages() {
   local package status
@@ -43,7 +54,7 @@ missing_packages() {
     if [[ "${status}" != installed ]]; then
       echo "${package}"
     fi
-  done < <(sed 's/#.*//' "${MINIRAY_ROOT}/tools/packages.txt" | awk 'NF {print $1}')
+  done < <(wanted_packages)
 }
 
 # need_root WHY: sets AS_ROOT to what goes before a command that needs root.
@@ -115,8 +126,8 @@ install_packages() {
 # Of OpenBLAS only the openmp build obeys LibTorch's number of threads.
 select_blas() {
   local triplet folder link selected
-  triplet="$(g++ -print-multiarch)"
-  folder="/usr/lib/${triplet}/openblas-openmp"
+  folder="$(dpkg-query --listfiles libopenblas0-openmp | grep '/openblas-openmp$')"
+  triplet="$(basename "$(dirname "${folder}")")"
   for link in libblas.so.3 liblapack.so.3 libopenblas.so.0; do
     [[ -e "${folder}/${link}" ]] || continue
     selected="$(readlink -f "/usr/lib/${triplet}/${link}" || true)"
@@ -148,9 +159,14 @@ build() {
 
 main() {
   local want_build=1 argument
+  NODE_ONLY=0
   for argument in "$@"; do
     case "${argument}" in
       --no-build) want_build=0 ;;
+      --node)
+        want_build=0
+        NODE_ONLY=1
+        ;;
       -h | --help)
         usage
         exit 0
