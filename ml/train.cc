@@ -497,8 +497,9 @@ absl::Status Run(TrainingRunOptions options) {
   if (options.fid.every > 0) {
     MR_ASSIGN_OR_RETURN(options.fid.extractor, ExtractorFileFromFlags());
   }
-  // Distributed, the trainer has its own use for signals.
-  ProgressBar bar({.clear_on_signals = !options.distributed});
+  // With checkpoints the trainer has its own use for signals.
+  ProgressBar bar({.clear_on_signals = !options.distributed ||
+                                       !options.trainer.checkpoint.enabled()});
   if (options.distributed) {
     ClusterOptions cluster;
     cluster.job_id = absl::GetFlag(FLAGS_job_id);

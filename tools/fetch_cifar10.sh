@@ -26,11 +26,15 @@ USAGE
 readonly FILES=(batches.meta.txt data_batch_1.bin data_batch_2.bin
   data_batch_3.bin data_batch_4.bin data_batch_5.bin test_batch.bin)
 
-# True if all files are there.
+# True if all files are there, those of images with whole ones: a label and 3072
+# bytes each.
 is_complete() {
-  local file
+  local file size
   for file in "${FILES[@]}"; do
-    [[ -s "$1/cifar-10-batches-bin/${file}" ]] || return 1
+    size="$(stat --format=%s "$1/cifar-10-batches-bin/${file}" 2>/dev/null)" ||
+      return 1
+    ((size > 0)) || return 1
+    [[ "${file}" != *.bin ]] || ((size % 3073 == 0)) || return 1
   done
 }
 
@@ -78,7 +82,8 @@ main() {
       "it is damaged, or another file; nothing was unpacked"
   tar -xzf "${temporary}/archive.tar.gz" -C "${temporary}" --no-same-owner
   is_complete "${temporary}" ||
-    die "the archive of ${url} lacks files of cifar-10-batches-bin"
+    die "the archive of ${url} lacks files of cifar-10-batches-bin, or has" \
+      "broken ones"
   rm -rf "${dir}/cifar-10-batches-bin"
   mv "${temporary}/cifar-10-batches-bin" "${dir}/"
   say "CIFAR-10 is in ${dir}; train with --dataset=cifar10 --data-dir=${dir}"

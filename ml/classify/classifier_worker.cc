@@ -4,14 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/ops/tensor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ml/classify/classifier_file.h"
 #include "ml/data/augment.h"
 #include "ml/data/dataset_loader.h"
 #include "ml/data/image_dataset.h"
+#include "ml/data/image_folder_reader.h"
 #include "ml/data/image_source.h"
 #include "ml/data/mix64.h"
 #include "ml/data/prefetcher.h"
+#include "ml/data/split.h"
 #include "runtime/base/status_macros.h"
 #include "train/sharding.h"
 
@@ -57,11 +61,54 @@ absl::Status NumberClassesAs(const std::vector<std::string>& classes,
   }
   test->labels = test->labels.clone();
   int64_t* const labels = test->labels.data_ptr<int64_t>();
-  for (int64_t i = 0; i < test->size(); ++i) {
+  for (int64_t i = 0; i < test->labels.numel(); ++i) {
     labels[i] = numbers[static_cast<size_t>(labels[i])];
   }
   test->class_names = classes;
   return absl::OkStatus();
+}
+
+bool IsPictures(const ClassifierWorkerOptions& options) {
+  return options.dataset == "image-folder" && !options.data_dir.empty();
+}
+
+absl::StatusOr<ImageFolder> OpenTestPictures(
+    const ClassifierWorkerOptions& options) {
+  const DatasetOptions load = SplitOptions(options, "test");
+  absl::StatusOr<ImageFolder> folder = ImageFolder::Open(
+      load.data_dir, Split::kTest, load.image_folder, load.selection);
+  if (!folder.ok()) return Annotate(folder.status(), "data set 'image-folder'");
+  return folder;
+}
+
+// A worker's part of the test images, with the numbers that `classes` have.
+// None where there are fewer pictures than shards.
+absl::StatusOr<std::optional<ImageDataset>> LoadTestShard(
+    const ClassifierWorkerOptions& options,
+    const std::vector<std::string>& classes, int shard, int num_shards) {
+  if (IsPictures(options)) {
+    MR_ASSIGN_OR_RETURN(const ImageFolder all, OpenTestPictures(options));
+    if (shard >= all.size()) return std::nullopt;
+    num_shards = static_cast<int>(std::min<int64_t>(num_shards, all.size()));
+  }
+  MR_ASSIGN_OR_RETURN(
+      ImageDataset test,
+      LoadImageShard(SplitOptions(options, "test"), {}, shard, num_shards));
+  MR_RETURN_IF_ERROR(NumberClassesAs(classes, &test));
+  return test;
+}
+
+// Whether LoadTestShard will do; opens no picture.
+absl::Status CheckTestShard(const ClassifierWorkerOptions& options,
+                            const std::vector<std::string>& classes, int shard,
+                            int num_shards) {
+  if (!IsPictures(options)) {
+    return LoadTestShard(options, classes, shard, num_shards).status();
+  }
+  MR_ASSIGN_OR_RETURN(const ImageFolder all, OpenTestPictures(options));
+  ImageDataset labels = {.labels = at::tensor(all.labels()),
+                         .class_names = all.class_names()};
+  return NumberClassesAs(classes, &labels);
 }
 
 }  // namespace
@@ -87,6 +134,20 @@ absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
       ImageSource images,
       ImageSource::Load(SplitOptions(options_, "train"), sharding, shard_id,
                         num_shards, options_.lazy));
+  if (images.num_classes() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data set '", options_.dataset, "': all images are of one class, '",
+        absl::StrJoin(images.class_names(), ""),
+        "', so that there is nothing to tell apart; expected two or more, of "
+        "pictures a folder each"));
+  }
+  if (options_.evaluates) {
+    const absl::Status test =
+        CheckTestShard(options_, images.class_names(), shard_id, num_shards);
+    MR_RETURN_IF_ERROR(Annotate(test,
+                                "images to test on, without which "
+                                "--evaluate=false trains"));
+  }
   MR_ASSIGN_OR_RETURN(
       BatchSampler sampler,
       BatchSampler::Create(images.size(),
@@ -114,7 +175,12 @@ absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
 
 absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  return TrainBatches(epoch, 0, sampler_->num_batches());
+  MR_ASSIGN_OR_RETURN(train::Metrics metrics,
+                      TrainBatches(epoch, 0, sampler_->num_batches()));
+  if (metrics.contains("loss")) return metrics;
+  return absl::AbortedError(absl::StrCat(
+      "epoch ", epoch + 1,
+      ": no batch had a finite loss; train with an lr below ", options_.lr));
 }
 
 absl::StatusOr<train::Metrics> ClassifierWorker::TrainSteps(int epoch,
@@ -173,14 +239,14 @@ absl::StatusOr<train::Metrics> ClassifierWorker::EvaluateShard(int shard,
                                                                int num_shards) {
   MR_RETURN_IF_ERROR(CheckLoaded());
   MR_ASSIGN_OR_RETURN(
-      ImageDataset test,
-      LoadImageShard(SplitOptions(options_, "test"), {}, shard, num_shards));
-  MR_RETURN_IF_ERROR(NumberClassesAs(images_->class_names(), &test));
-  const Evaluation evaluation = classifier_->Evaluate(test);
+      const std::optional<ImageDataset> test,
+      LoadTestShard(options_, images_->class_names(), shard, num_shards));
+  if (!test.has_value()) return train::Metrics{{train::kSamplesMetric, 0}};
+  const Evaluation evaluation = classifier_->Evaluate(*test);
   return train::Metrics{
       {"accuracy", evaluation.accuracy},
       {"loss", evaluation.loss},
-      {train::kSamplesMetric, static_cast<double>(test.size())}};
+      {train::kSamplesMetric, static_cast<double>(test->size())}};
 }
 
 absl::StatusOr<NamedTensors> ClassifierWorker::GetWeights() const {

@@ -30,6 +30,9 @@ struct ClassifierWorkerOptions {
   std::string dataset = "fashion-mnist";  // As LoadImageDataset knows it.
   std::string data_dir;                   // On the worker's machine.
   int64_t limit = 0;  // Images of each split, before sharding; 0: all.
+  // EvaluateShard will be called: what is wrong of the test split, be it that
+  // there is none, is an error of LoadDataShard, and not of a late epoch.
+  bool evaluates = true;
   // Of an image-folder; see ImageFolderOptions.
   int64_t image_size = 64;
   int64_t image_channels = 3;
@@ -52,9 +55,9 @@ struct ClassifierWorkerOptions {
   bool augment = false;
   uint64_t seed = 1;  // The same for all workers of a run.
 };
-MINIRAY_STRUCT(ClassifierWorkerOptions, dataset, data_dir, limit, image_size,
-               image_channels, lazy, network, hidden, optimizer, lr, momentum,
-               weight_decay, loop, device, batch_size, augment, seed);
+MINIRAY_STRUCT(ClassifierWorkerOptions, dataset, data_dir, limit, evaluates,
+               image_size, image_channels, lazy, network, hidden, optimizer, lr,
+               momentum, weight_decay, loop, device, batch_size, augment, seed);
 
 // Not thread-safe but for GetProgress. The same options and shard give the same
 // weights on one thread. Methods may throw what LibTorch throws.
@@ -67,14 +70,16 @@ class ClassifierWorker {
   //
   // Errors: those of LoadImageDataset, train::ShardItems and Classifier.
   // INVALID_ARGUMENT, `lazy` with a data set that is no image-folder, or with
-  // no data_dir.
+  // no data_dir; fewer than two classes; test images of a class that there is
+  // nothing of to train on.
   absl::Status LoadDataShard(int shard_id, int num_shards,
                              const train::Config& config);
 
   // The other methods return FAILED_PRECONDITION before LoadDataShard.
 
   // Trains once over the shard in an order drawn for `epoch`. Returns what
-  // TrainLoop::EndEpoch does.
+  // TrainLoop::EndEpoch does. Errors: ABORTED, no batch had a finite loss, of
+  // those that loop.on_non_finite lets be left out.
   absl::StatusOr<train::Metrics> TrainEpoch(int epoch);
 
   // On batches [first, first + count) of it, fewer where it ends, for
@@ -84,7 +89,8 @@ class ClassifierWorker {
   absl::StatusOr<train::Metrics> TrainSteps(int epoch, int64_t first,
                                             int64_t count);
 
-  // Over a part of the test split: "accuracy" and "loss", means.
+  // Over a part of the test split: "accuracy" and "loss", means. Neither for a
+  // shard beyond the last test picture of an image-folder.
   absl::StatusOr<train::Metrics> EvaluateShard(int shard, int num_shards);
 
   // For the parameter server. Running statistics of BatchNorm are among the

@@ -12,13 +12,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "ml/data/cifar10_reader.h"
+#include "ml/data/fashion_mnist_folder.h"
 #include "ml/data/idx_reader.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ml {
 namespace {
-
-constexpr char kFashionMnistDir[] = "/usr/share/datasets/fashion-mnist";
 
 // Returns `dir`/`file`.gz or, where that does not exist, `dir`/`file`.
 std::string IdxPath(const std::string& dir, const std::string& file) {
@@ -51,7 +50,7 @@ absl::StatusOr<ImageDataset> ReadMnistLike(const std::string& dir, Split split,
 absl::StatusOr<ImageDataset> ReadFashionMnist(const DatasetOptions& options,
                                               Split split) {
   return ReadMnistLike(
-      options.data_dir.empty() ? kFashionMnistDir : options.data_dir, split,
+      options.data_dir.empty() ? kFashionMnistFolder : options.data_dir, split,
       options.selection,
       {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
        "Sneaker", "Bag", "Ankle boot"},

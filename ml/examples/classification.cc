@@ -40,7 +40,7 @@ int Main(int argc, char** argv) {
   ClassifierTrainer trainer({.num_workers = flags.workers,
                              .sync_interval = flags.sync_interval,
                              .sync_every = flags.sync_every,
-                             .evaluate_every = flags.sync_interval},
+                             .evaluate_every = flags.evaluate_every()},
                             flags.data);
   absl::Status status = trainer.Train({.epochs = flags.epochs}).status();
   if (status.ok()) status = SaveClassifier(trainer.workers()[0], flags.save);

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "ml/cli/flags.h"
+#include "ml/cli/output_file.h"
 #include "ml/cli/train_loop_flags.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -25,6 +25,9 @@ ABSL_FLAG(int, sync_interval, 3,
 ABSL_FLAG(int64_t, sync_every, 0,
           "steps from one average to the next, instead of epochs; 1 with "
           "plain or momentum SGD is training with batches of all workers");
+ABSL_FLAG(bool, evaluate, true,
+          "test images are looked at after each average; --evaluate=false: "
+          "there are none, or none are wanted");
 ABSL_FLAG(int64_t, limit, 0, "use only the first N images; 0: all");
 ABSL_FLAG(std::string, network, "cnn", "mlp, cnn or resnet20");
 ABSL_FLAG(std::string, dataset, "fashion-mnist",
@@ -64,11 +67,12 @@ std::vector<std::string> TrainingStepFlags() {
 ProgramHelp Help() {
   return {.name = "classification",
           .summary = "Trains an image classifier.",
-          .groups = {{"Flags",
-                      {"workers", "epochs", "sync_interval", "sync_every",
-                       "limit", "network", "dataset", "data_dir", "save"}},
-                     {"The training step", TrainingStepFlags()},
-                     {kPictures, {"image_size", "image_channels", "lazy"}}}};
+          .groups = {
+              {"Flags",
+               {"workers", "epochs", "sync_interval", "sync_every", "evaluate",
+                "limit", "network", "dataset", "data_dir", "save"}},
+              {"The training step", TrainingStepFlags()},
+              {kPictures, {"image_size", "image_channels", "lazy"}}}};
 }
 
 absl::Status AtLeastOne(absl::string_view flag, int64_t value) {
@@ -110,6 +114,7 @@ absl::StatusOr<ClassificationFlags> FlagsFrom(const ProgramHelp& help) {
       .sync_every = absl::GetFlag(FLAGS_sync_every),
       .data = {.dataset = absl::GetFlag(FLAGS_dataset),
                .limit = absl::GetFlag(FLAGS_limit),
+               .evaluates = absl::GetFlag(FLAGS_evaluate),
                .image_size = absl::GetFlag(FLAGS_image_size),
                .image_channels = absl::GetFlag(FLAGS_image_channels),
                .lazy = absl::GetFlag(FLAGS_lazy),
@@ -144,20 +149,6 @@ absl::StatusOr<ClassificationFlags> FlagsFrom(const ProgramHelp& help) {
   return flags;
 }
 
-// A file that cannot be written is to be known before hours of training.
-absl::Status CheckSave(const std::string& path) {
-  if (path.empty()) return absl::OkStatus();
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--save: ", path, " is a folder; expected a file"));
-  }
-  const fs::path folder = fs::absolute(path).parent_path();
-  if (fs::is_directory(folder, ignored)) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("--save: there is no folder ",
-                                          folder.string(), "; make it first"));
-}
-
 }  // namespace
 
 std::optional<int> ParseClassificationFlags(int argc, char** argv,
@@ -166,7 +157,8 @@ std::optional<int> ParseClassificationFlags(int argc, char** argv,
   if (const auto code = ParseCommandLine(help, argc, argv)) return code;
   absl::StatusOr<ClassificationFlags> parsed = FlagsFrom(help);
   if (!parsed.ok()) return Fail(help, parsed.status(), kExitUsage);
-  if (const absl::Status save = CheckSave(parsed->save); !save.ok()) {
+  if (const absl::Status save = CheckOutputFile("--save", parsed->save);
+      !save.ok()) {
     return Fail(help, save, kExitFailure);
   }
   *flags = *std::move(parsed);
@@ -174,8 +166,13 @@ std::optional<int> ParseClassificationFlags(int argc, char** argv,
 }
 
 void PrintEpoch(int epoch, const train::Metrics& metrics) {
-  std::cout << absl::StrFormat("epoch %2d  loss %.4f", epoch + 1,
-                               metrics.at("loss"));
+  std::cout << absl::StrFormat("epoch %2d", epoch + 1);
+  // No step had a finite loss where there is none.
+  if (const auto loss = metrics.find("loss"); loss != metrics.end()) {
+    std::cout << absl::StrFormat("  loss %.4f", loss->second);
+  } else {
+    std::cout << "  no finite loss";
+  }
   if (metrics.contains("eval/accuracy")) {
     std::cout << absl::StrFormat("  averaged; test accuracy %.2f %%",
                                  100 * metrics.at("eval/accuracy"));

@@ -19,6 +19,8 @@ struct ClassificationFlags {
   int epochs = 6;
   int sync_interval = 3;   // Epochs; 1 with sync_every.
   int64_t sync_every = 0;  // Steps; 0: epochs count.
+  // Epochs; 0: never, which is when data.evaluates is false.
+  int evaluate_every() const { return data.evaluates ? sync_interval : 0; }
   ClassifierWorkerOptions data;
   std::string save;  // A file in a folder that is there; empty: none.
 };

@@ -1,5 +1,8 @@
 #include "ml/examples/example_main.h"
 
+#include "absl/flags/reflection.h"
+#include "ml/cli/output_file.h"
+
 namespace miniray::ml {
 
 int ExampleMain(int argc, char** argv, ProgramHelp help,
@@ -9,7 +12,11 @@ int ExampleMain(int argc, char** argv, ProgramHelp help,
       "head of the cluster; without it, and without MINIRAY_ADDRESS, one is "
       "started for the run");
   if (const auto code = ParseCommandLine(help, argc, argv)) return *code;
-  const absl::Status status = run();
+  absl::Status status;
+  if (const auto* const save = absl::FindCommandLineFlag("save")) {
+    status = CheckOutputFile("--save", save->CurrentValue());
+  }
+  if (status.ok()) status = run();
   return status.ok() ? 0 : Fail(help, status, kExitFailure);
 }
 

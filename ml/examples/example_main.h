@@ -9,7 +9,8 @@
 
 namespace miniray::ml {
 
-// Parses main's arguments, runs the example, and prints an error as one line.
+// Parses main's arguments, looks whether the file of --save, if there is such a
+// flag, can be written, runs the example, and prints an error as one line.
 // Returns the exit code. Call it after miniray::Init, which has taken
 // --address.
 //

@@ -37,7 +37,7 @@ int Main(int argc, char** argv) {
   if (const auto code = ParseRegressionFlags(argc, argv, &flags)) return *code;
   RegressionTrainer trainer({.num_workers = flags.workers,
                              .sync_interval = flags.sync_interval,
-                             .evaluate_every = 1},
+                             .evaluate_every = flags.sync_interval},
                             flags.data);
   const absl::StatusOr<train::Result> result =
       trainer.Train({.epochs = flags.epochs});

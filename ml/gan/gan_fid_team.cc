@@ -58,10 +58,18 @@ absl::StatusOr<FeatureStatistics> GanFidTeam::Generated(uint64_t seed,
   for (const ActorHandle<GanWorker>& worker : workers_) {
     copies.push_back(worker.Call<&GanWorker::SnapshotGenerator>());
   }
-  MR_RETURN_IF_ERROR(GetAll(copies));
-  return GatherGenerated(count, static_cast<int>(workers_.size()), progress,
-                         [this, seed](int worker, const Piece& piece) {
-                           return workers_[static_cast<size_t>(worker)]
+  // Without those that have died since the epoch.
+  std::vector<ActorHandle<GanWorker>> ready;
+  absl::Status failure;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const absl::Status copied = copies[i].Get();
+    if (copied.ok()) ready.push_back(workers_[i]);
+    failure.Update(Annotate(copied, absl::StrCat("worker ", i)));
+  }
+  if (ready.empty()) return failure;
+  return GatherGenerated(count, static_cast<int>(ready.size()), progress,
+                         [&ready, seed](int worker, const Piece& piece) {
+                           return ready[static_cast<size_t>(worker)]
                                .Call<&GanWorker::GeneratedStatistics>(
                                    seed, piece.first, piece.count);
                          });

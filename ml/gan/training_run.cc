@@ -324,7 +324,8 @@ class ReportingTrainer : public GanTrainer {
 
   ~ReportingTrainer() override { StopWatching(); }
 
-  // Errors of Describe, which a hook cannot return.
+  // Errors of Describe, which a hook cannot return: the first epoch does, where
+  // there is one.
   const absl::Status& status() const { return status_; }
   // Of worker 0.
   const GanShard& shard() const { return shard_; }
@@ -332,16 +333,14 @@ class ReportingTrainer : public GanTrainer {
   void StopWatching() { watcher_.reset(); }
 
  protected:
-  void OnTrainStart() override {
-    status_ = Describe();
-    if (!status_.ok()) RequestStop();
-  }
+  void OnTrainStart() override { status_ = Describe(); }
 
   void OnEpochStart(int epoch) override {
     if (watcher_ != nullptr) watcher_->set_epoch(epoch);
   }
 
   absl::StatusOr<train::EpochResult> TrainEpoch(int epoch) override {
+    MR_RETURN_IF_ERROR(status_);
     MR_ASSIGN_OR_RETURN(train::EpochResult result,
                         GanTrainer::TrainEpoch(epoch));
     // After a signal nobody waits for what only the end has.

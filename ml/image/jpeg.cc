@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ATen/ops/empty.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ml/image/image_file.h"
 #include "runtime/base/status_macros.h"
@@ -45,6 +46,13 @@ absl::Status Damaged(const std::string& bytes, tjhandle decoder) {
   return absl::DataLossError(absl::StrCat(
       "from byte ", DamageIn(bytes),
       " on: damaged, or no JPEG; libjpeg-turbo: ", tjGetErrorStr2(decoder)));
+}
+
+// Whether that is what the decoder complains of: the end's marker is 0xd9.
+bool OnlyStrayBytesAtTheEnd(tjhandle decoder) {
+  return tjGetErrorCode(decoder) == TJERR_WARNING &&
+         absl::StrContains(tjGetErrorStr2(decoder),
+                           "extraneous bytes before marker 0xd9");
 }
 
 // Returns light, [3, H, W], of ink on white paper, [4, H, W]: cyan, magenta,
@@ -100,14 +108,22 @@ absl::StatusOr<at::Tensor> Decode(const std::string& bytes, int64_t at_least) {
   const int64_t channels = colors == TJCS_GRAY ? 1 : is_ink ? 4 : 3;
   const at::Tensor pixels =
       at::empty({scaled_height, scaled_width, channels}, at::kByte);
+  const auto decode = [&](int flags) {
+    return tjDecompress2(decoder.get(), data, bytes.size(),
+                         pixels.data_ptr<uint8_t>(),
+                         static_cast<int>(scaled_width), /*pitch=*/0,
+                         static_cast<int>(scaled_height),
+                         channels == 1 ? TJPF_GRAY
+                         : is_ink      ? TJPF_CMYK
+                                       : TJPF_RGB,
+                         flags) == 0;
+  };
   // What is only a warning to the library, as an early end, is an error here.
-  if (tjDecompress2(decoder.get(), data, bytes.size(),
-                    pixels.data_ptr<uint8_t>(), static_cast<int>(scaled_width),
-                    /*pitch=*/0, static_cast<int>(scaled_height),
-                    channels == 1 ? TJPF_GRAY
-                    : is_ink      ? TJPF_CMYK
-                                  : TJPF_RGB,
-                    TJFLAG_STOPONWARNING) != 0) {
+  // Stray bytes behind the last pixel are not: public data sets have such
+  // files.
+  if (!decode(TJFLAG_STOPONWARNING) &&
+      (!OnlyStrayBytesAtTheEnd(decoder.get()) ||
+       (!decode(0) && !OnlyStrayBytesAtTheEnd(decoder.get())))) {
     return Damaged(bytes, decoder.get());
   }
   const at::Tensor planes = pixels.permute({2, 0, 1}).contiguous();

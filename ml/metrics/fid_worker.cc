@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "ml/data/cifar10_reader.h"
 #include "ml/data/dataset_loader.h"
+#include "ml/data/fashion_mnist_folder.h"
 #include "ml/data/image_dataset.h"
 #include "ml/data/image_folder_reader.h"
 #include "ml/data/prefetcher.h"
@@ -126,9 +127,16 @@ absl::StatusOr<int64_t> CountImages(const FidData& data) {
 }  // namespace
 
 absl::StatusOr<std::string> DataIdentity(const FidData& data) {
-  std::string files = "of the package";
+  std::string files = "none";
   if (!data.data_dir.empty()) {
     MR_ASSIGN_OR_RETURN(files, HashFiles(data.data_dir));
+  } else if (data.dataset == "fashion-mnist") {
+    MR_ASSIGN_OR_RETURN(files, HashFiles(kFashionMnistFolder));
+  } else if (data.dataset != "synthetic") {
+    return absl::FailedPreconditionError(
+        absl::StrCat(DatasetName(data),
+                     " has no data_dir by whose files one could see "
+                     "that the images are still the same"));
   }
   return absl::StrCat("data set ", data.dataset, " in '", data.data_dir,
                       "', split ", data.split, ", limit ", data.limit,

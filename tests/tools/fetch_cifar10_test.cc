@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
@@ -31,7 +32,7 @@ class FetchCifar10Test : public ::testing::Test {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     for (const std::string& file : files) {
-      EXPECT_TRUE(WriteFileAtomically(folder + "/" + file, file).ok());
+      EXPECT_TRUE(WriteFileAtomically(folder + "/" + file, Content(file)).ok());
     }
     const std::string archive = tree_.folder() + "/archive.tar.gz";
     EXPECT_EQ(tree_
@@ -40,6 +41,12 @@ class FetchCifar10Test : public ::testing::Test {
                   .exit_code,
               0);
     return archive;
+  }
+  // Two images where a file has some.
+  static std::string Content(const std::string& file) {
+    std::string content = file;
+    if (absl::EndsWith(file, ".bin")) content.resize(size_t{2} * 3073);
+    return content;
   }
   // What the folder has, but for the data.
   std::vector<std::string> Beside() const {
@@ -69,7 +76,8 @@ TEST_F(FetchCifar10Test, UnpacksWhatHasTheHash) {
   ASSERT_EQ(fetched.exit_code, 0) << fetched.err;
   EXPECT_THAT(fetched.out, HasSubstr("--data-dir=" + data_));
   for (const std::string& file : kAll) {
-    EXPECT_EQ(*ReadFile(data_ + "/cifar-10-batches-bin/" + file), file);
+    EXPECT_EQ(*ReadFile(data_ + "/cifar-10-batches-bin/" + file),
+              Content(file));
   }
   EXPECT_THAT(Beside(), IsEmpty());
 
@@ -77,13 +85,19 @@ TEST_F(FetchCifar10Test, UnpacksWhatHasTheHash) {
   const RunResult again = Fetch({"--url", "file:///none", data_});
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("already"));
-  // What lost a file is fetched anew.
-  std::filesystem::remove(data_ + "/cifar-10-batches-bin/test_batch.bin");
-  EXPECT_EQ(
-      Fetch({"--url", "file://" + archive, "--sha256", hash, data_}).exit_code,
-      0);
-  EXPECT_TRUE(
-      std::filesystem::exists(data_ + "/cifar-10-batches-bin/test_batch.bin"));
+  // What lost a file, or a part of one, is fetched anew.
+  const std::string last = data_ + "/cifar-10-batches-bin/test_batch.bin";
+  for (const bool lost : {true, false}) {
+    if (lost) {
+      std::filesystem::remove(last);
+    } else {
+      std::filesystem::resize_file(last, 5000);
+    }
+    const RunResult mended =
+        Fetch({"--url", "file://" + archive, "--sha256", hash, data_});
+    EXPECT_EQ(mended.exit_code, 0) << mended.err;
+    EXPECT_EQ(*ReadFile(last), Content("test_batch.bin"));
+  }
 }
 
 TEST_F(FetchCifar10Test, RefusesWhatHasAnotherHash) {

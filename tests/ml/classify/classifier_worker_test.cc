@@ -145,7 +145,7 @@ TEST(ClassifierWorkerTest, PiecesOfAnEpochTrainTheSameAsTheWhole) {
   ExpectError(pieces.TrainSteps(2, -1, 4).status(), kInvalidArgument, {"-1"});
 }
 
-// Writes 24 pictures of two classes.
+// Writes 24 pictures of two classes, to train on.
 std::string MakePictures() {
   const std::string root = MakeTestFolder();
   for (int i = 0; i < 24; ++i) {
@@ -163,6 +163,7 @@ TEST(ClassifierWorkerTest, PicturesThatStayOnTheDiskTrainTheSame) {
   ClassifierWorkerOptions options = Small();
   options.dataset = "image-folder";
   options.data_dir = MakePictures();
+  options.evaluates = false;
   options.limit = 0;
   options.image_size = 8;
   options.batch_size = 4;
@@ -190,6 +191,7 @@ TEST(ClassifierWorkerTest, APictureThatCannotBeReadIsAnErrorOfTheEpoch) {
   ClassifierWorkerOptions options = Small();
   options.dataset = "image-folder";
   options.data_dir = MakePictures();
+  options.evaluates = false;
   options.limit = 0;
   options.image_size = 8;
   options.batch_size = 4;
@@ -235,9 +237,63 @@ TEST(ClassifierWorkerTest, ClassesOfTestImagesGoByTheirNames) {
   EXPECT_EQ(metrics.at("accuracy"), 1);
   EXPECT_EQ(metrics.at("samples"), 1);
 
+  // There is no second one for a second worker.
+  ASSERT_OK_AND_ASSIGN(const train::Metrics none, worker.EvaluateShard(1, 2));
+  ASSERT_OK_AND_ASSIGN(const train::Metrics first, worker.EvaluateShard(0, 2));
+  EXPECT_EQ(none, (train::Metrics{{"samples", 0}}));
+  ASSERT_OK_AND_ASSIGN(const train::Metrics merged,
+                       train::MergeEvaluation({first, none}));
+  EXPECT_EQ(merged, metrics);
+
   add("test/d");
-  ExpectError(worker.EvaluateShard(0, 1).status(), kInvalidArgument,
-              {"the class 'd'", "none of it to train on"});
+  for (const absl::Status& status :
+       {worker.EvaluateShard(0, 1).status(),
+        ClassifierWorker(options).LoadDataShard(0, 1, {})}) {
+    ExpectError(status, kInvalidArgument,
+                {"the class 'd'", "none of it to train on"});
+  }
+}
+
+TEST(ClassifierWorkerTest, WhatCannotBeTestedIsKnownBeforeTraining) {
+  ClassifierWorkerOptions options = Small("mlp");
+  options.dataset = "image-folder";
+  options.data_dir = MakePictures();
+  options.image_size = 8;
+  ExpectError(ClassifierWorker(options).LoadDataShard(0, 1, {}),
+              absl::StatusCode::kNotFound,
+              {"images to test on", "--evaluate=false", options.data_dir});
+  options.evaluates = false;
+  ClassifierWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1, {}), absl::OkStatus());
+  EXPECT_EQ(worker.TrainEpoch(0).status(), absl::OkStatus());
+}
+
+TEST(ClassifierWorkerTest, OneClassIsNothingToTellApart) {
+  ClassifierWorkerOptions options = Small("mlp");
+  options.dataset = "image-folder";
+  options.data_dir = MakeTestFolder();
+  options.image_size = 8;
+  options.evaluates = false;
+  std::filesystem::create_directories(options.data_dir + "/train");
+  ASSERT_TRUE(WritePng(options.data_dir + "/train/1.png",
+                       at::full({3, 8, 8}, 100, at::kByte))
+                  .ok());
+  ExpectError(ClassifierWorker(options).LoadDataShard(0, 1, {}),
+              kInvalidArgument, {"of one class, 'images'"});
+}
+
+TEST(ClassifierWorkerTest, AnEpochWithoutAFiniteLossIsAnError) {
+  ClassifierWorkerOptions options = Small("mlp");
+  options.lr = 1e30;
+  options.loop.on_non_finite = train::OnNonFinite::kSkip;
+  ClassifierWorker worker(options);
+  ASSERT_EQ(worker.LoadDataShard(0, 1, {}), absl::OkStatus());
+  absl::Status status;
+  for (int epoch = 0; epoch < 3 && status.ok(); ++epoch) {
+    status = worker.TrainEpoch(epoch).status();
+  }
+  ExpectError(status, absl::StatusCode::kAborted,
+              {"no batch had a finite loss", "1e+30"});
 }
 
 TEST(ClassifierWorkerTest, OnlyFoldersOfPicturesStayOnTheDisk) {

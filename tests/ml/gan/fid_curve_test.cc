@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "ml/gan/training_run.h"
 #include "ml/image/png.h"
 #include "ml/metrics/fid_run.h"
+#include "ml/metrics/fid_team.h"
 #include "runtime/base/files.h"
 #include "tests/ml/cli/text_bar.h"
 #include "tests/ml/data/data_testutil.h"
@@ -50,7 +52,12 @@ const DatasetRegistrar kTiny("tiny", &MakeTinyDataset);
 constexpr char kName[] = "FID (inception file script.pt)";
 
 GanWorkerOptions TinyOptions() {
-  return {.dataset = "tiny", .batch_size = 16, .latent_dim = 8, .seed = 5};
+  // A folder, so that statistics are kept; "tiny" does not look at it.
+  return {.dataset = "tiny",
+          .data_dir = "/dev/null",
+          .batch_size = 16,
+          .latent_dim = 8,
+          .seed = 5};
 }
 
 class FidCurveTest : public ::testing::Test {
@@ -65,14 +72,17 @@ class FidCurveTest : public ::testing::Test {
   // What the program `fid` says of the images of that generator.
   FidResult Program(const GanModel& model, const std::string& cache_dir) {
     ProgressBar bar({.draw = false});
-    absl::StatusOr<FidResult> result = RunFid(
-        model,
-        {.data = {.dataset = "tiny", .image_size = 8, .image_channels = 1},
-         .extractor = MakeScript(kQuarters, 8),
-         .count = 300,
-         .seed = 1,
-         .cache_dir = cache_dir},
-        &bar);
+    absl::StatusOr<FidResult> result =
+        RunFid(model,
+               {.data = {.dataset = "tiny",
+                         .data_dir = TinyOptions().data_dir,
+                         .image_size = 8,
+                         .image_channels = 1},
+                .extractor = MakeScript(kQuarters, 8),
+                .count = 300,
+                .seed = 1,
+                .cache_dir = cache_dir},
+               &bar);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *result : FidResult();
   }
@@ -305,7 +315,10 @@ TEST_F(FidCurveTest, WhatCannotBeComparedIsSaidBeforeTraining) {
                                 .save_dir = folder_ + "/models",
                                 .fid = CurveOptions()};
   options.fid.extractor.bytes = "text";
-  options.trainer = {.num_workers = 2, .cluster = cluster.Connect()};
+  options.trainer = {.num_workers = 2,
+                     .cluster = cluster.Connect(),
+                     .storage_path = folder_,
+                     .name = "run"};
   for (const bool distributed : {false, true}) {
     options.distributed = distributed;
     const absl::Status status =
@@ -314,6 +327,48 @@ TEST_F(FidCurveTest, WhatCannotBeComparedIsSaidBeforeTraining) {
     EXPECT_THAT(text_, Not(HasSubstr("epoch ")));
     EXPECT_FALSE(std::filesystem::exists(options.save_dir));
   }
+  // It has failed; nobody has stopped it.
+  EXPECT_THAT(*ReadFile(folder_ + "/run/result.json"),
+              HasSubstr("not a TorchScript module"));
+}
+
+TEST_F(FidCurveTest, WhatADeadWorkerWouldMakeIsMadeByTheOthers) {
+  TestCluster test_cluster;
+  const Cluster cluster = test_cluster.Connect();
+  std::vector<ActorHandle<GanWorker>> workers;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK_AND_ASSIGN(workers.emplace_back(),
+                         cluster.CreateActor<GanWorker>({}, TinyOptions()));
+    ASSERT_EQ(workers[i].Call<&GanWorker::LoadDataShard>(0, 1).Get(),
+              absl::OkStatus());
+    ASSERT_EQ(workers[i]
+                  .Call<&GanWorker::LoadExtractor>(MakeScript(kQuarters, 8))
+                  .Get(),
+              absl::OkStatus());
+  }
+  GanFidTeam team(workers);
+  const auto generated = [&] {
+    return WithBar([&](ProgressBar* bar) {
+      FidProgress progress(bar, "images");
+      return team.Generated(/*seed=*/3, /*count=*/1000, &progress);
+    });
+  };
+  ASSERT_OK_AND_ASSIGN(const FeatureStatistics all, generated());
+  EXPECT_EQ(all.count, 1000);
+  // Dead before it has copied its generator, or while it does, or makes images.
+  std::thread killer([&] { EXPECT_EQ(workers[1].Kill(), absl::OkStatus()); });
+  const absl::StatusOr<FeatureStatistics> fewer = generated();
+  killer.join();
+  ASSERT_TRUE(fewer.ok()) << fewer.status();
+  EXPECT_EQ(workers[0].Kill(), absl::OkStatus());
+  ASSERT_OK_AND_ASSIGN(const FeatureStatistics last, generated());
+  for (const FeatureStatistics* each : {&*fewer, &last}) {
+    EXPECT_EQ(each->count, 1000);
+    EXPECT_TRUE(each->mean.allclose(all.mean, 1e-9));
+    EXPECT_TRUE(each->scatter.allclose(all.scatter, 1e-9, 1e-6));
+  }
+  EXPECT_EQ(workers[2].Kill(), absl::OkStatus());
+  EXPECT_EQ(generated().status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(FidCurveScheduleTest, IsDueEverySoManyEpochsAndAfterTheLast) {

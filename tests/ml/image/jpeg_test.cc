@@ -77,6 +77,17 @@ TEST_F(JpegTest, LeavesOutDetailOfLargePictures) {
   EXPECT_THAT(large.sizes(), ElementsAre(3, 160, 320));
 }
 
+TEST_F(JpegTest, BearsStrayBytesBehindTheLastPixel) {
+  std::string jpeg = EncodeJpeg(Gradient(3, 24, 40));
+  ASSERT_OK_AND_ASSIGN(const at::Tensor clean, ReadJpeg(Write(jpeg)));
+  jpeg.insert(jpeg.size() - 2, "\x01\x02\x03");
+  ASSERT_OK_AND_ASSIGN(const at::Tensor read, ReadJpeg(Write(jpeg)));
+  EXPECT_TRUE(at::equal(read, clean));
+  // Without an end they may be anything.
+  jpeg.resize(jpeg.size() - 2);
+  ExpectError(ReadJpeg(Write(jpeg)).status(), kDataLoss, {"no JPEG"});
+}
+
 TEST_F(JpegTest, RefusesWhatIsNoJpeg) {
   const std::string jpeg = EncodeJpeg(Gradient(3, 24, 40));
   for (const std::string& bytes :

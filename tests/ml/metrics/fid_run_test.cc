@@ -252,8 +252,20 @@ TEST_F(FidRunTest, DataThatCannotBeListedAreNotKept) {
   EXPECT_FALSE(std::filesystem::exists(options.cache_dir));
 }
 
+TEST_F(FidRunTest, DataOfNoFolderAreNotKept) {
+  FidRunOptions options = Options();
+  options.cache_dir = folder_ + "/cache";
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_OK_AND_ASSIGN(const FidResult result, Run(options));
+    EXPECT_FALSE(result.from_cache);
+    EXPECT_THAT(text_, HasSubstr("cannot be kept: data set 'tiny' has no "
+                                 "data_dir"));
+  }
+}
+
 TEST_F(FidRunTest, StatisticsOfRealImagesAreKept) {
   FidRunOptions options = Options();
+  options.data.data_dir = folder_;  // "tiny" does not look at it.
   options.cache_dir = folder_ + "/cache";
   ASSERT_OK_AND_ASSIGN(const FidResult first, Run(options));
   EXPECT_FALSE(first.from_cache);
@@ -293,6 +305,7 @@ TEST_F(FidRunTest, StatisticsOfRealImagesAreKept) {
 
 TEST_F(FidRunTest, KeptStatisticsAreOfTheSameShape) {
   FidRunOptions options = Options();
+  options.data.data_dir = folder_;
   options.cache_dir = folder_ + "/cache";
   ASSERT_TRUE(Run(options).ok());
   // The extractor would bring any images to its size.
@@ -415,6 +428,11 @@ TEST(DataIdentityTest, ChangesWithTheFiles) {
   FidData other = data;
   other.split = "test";
   EXPECT_NE(IdentityOf(other), third);
+  // Fashion-MNIST is where its package puts it; made-up images have no files.
+  EXPECT_NE(IdentityOf({.dataset = "fashion-mnist"}),
+            IdentityOf({.dataset = "synthetic"}));
+  EXPECT_EQ(DataIdentity({.dataset = "tiny"}).status().code(),
+            kFailedPrecondition);
   // One that is not there, as on a machine that does not read it.
   EXPECT_NE(IdentityOf({.data_dir = folder + "/absent"}), "");
   // One file, such as an archive.
