@@ -13,6 +13,8 @@ TEST(BenchSyncTest, MeasuresEveryRow) {
   // Gloo, the floor, Open MPI.
   EXPECT_EQ(rows["sync, 4 workers"].size(), 3u);
   EXPECT_EQ(rows["sync, 2 workers"].size(), 3u);
+  EXPECT_EQ(rows["4 workers, keep_weights = false"].size(), 2u);
+  EXPECT_EQ(rows["2 workers, keep_weights = false"].size(), 1u);
   const auto megabytes = [&](const std::string& what) {
     EXPECT_TRUE(rows.contains(what)) << what;
     return rows[what][0].value("ours", 0.0);
