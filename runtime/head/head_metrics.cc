@@ -61,6 +61,8 @@ std::vector<const v1::RunInfo*> ChosenRuns(const v1::ListRunsResponse& runs) {
 
 void AddRun(const v1::RunInfo& run, MetricPage* page) {
   const MetricLabels labels = {{"run", run.run_id()}};
+  page->Gauge("miniray_run_running", "Whether the run goes on: 1, else 0.",
+              run.state() == v1::RUN_STATE_RUNNING ? 1 : 0, labels);
   page->Gauge("miniray_run_epoch",
               "The epoch that the run is in, from 0; after its end, those that "
               "it had.",

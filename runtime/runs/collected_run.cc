@@ -11,6 +11,9 @@ namespace {
 constexpr int64_t kMicrosInMilli = 1000;
 // The curves that have max_points each.
 constexpr size_t kFullCurves = 100;
+// Of all curves of an answer together, and what each has in any case.
+constexpr size_t kMaxAnswerPoints = 40'000;
+constexpr size_t kMinAnswerPoints = 20;
 // What an entry of a container takes besides what is in it; about.
 constexpr size_t kEntryBytes = 128;
 // Of a worker since the run's last start; sums over workers and starts stay in
@@ -405,6 +408,10 @@ v1::GetRunResponse CollectedRun::Describe(size_t max_points,
                                           bool with_spans) const {
   v1::GetRunResponse response;
   *response.mutable_run() = Info();
+  max_points = std::min(
+      max_points,
+      std::max(kMinAnswerPoints,
+               kMaxAnswerPoints / std::max<size_t>(1, curves_.size())));
   for (const auto& [key, curve] : curves_) {
     v1::RunCurve* const told = response.add_curves();
     told->set_metric(key.first);

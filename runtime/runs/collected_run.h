@@ -75,7 +75,8 @@ class CollectedRun {
   size_t bytes() const;
 
   v1::RunInfo Info() const;
-  // max_points: of each curve.
+  // max_points: of each curve. With more than 40,000 of all curves together
+  // each has its share of these, at least 20.
   v1::GetRunResponse Describe(size_t max_points, bool with_spans) const;
   // Null if there is none.
   PngBytes FindImage(int64_t image_id) const;

@@ -25,6 +25,20 @@ bool IsIdCharacter(char c) {
          c == '_' || c == '-';
 }
 
+// A step between folders: no address of the dashboard could end with it.
+bool IsStep(absl::string_view run_id) {
+  return run_id == "." || run_id == "..";
+}
+
+// The same in all processes and on all machines (FNV-1a, folded).
+uint32_t HashOf(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return static_cast<uint32_t>(hash ^ (hash >> 32));
+}
+
 absl::Status Invalid(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, " ", what));
 }
@@ -158,6 +172,12 @@ absl::Status CheckKind(const v1::RunEvent& event) {
 }  // namespace
 
 absl::Status CheckRunId(absl::string_view run_id) {
+  if (IsStep(run_id)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", run_id,
+                     "' cannot name a run: in an address it is a step between "
+                     "folders; choose another name"));
+  }
   if (!run_id.empty() && run_id.size() <= kMaxRunIdBytes &&
       std::all_of(run_id.begin(), run_id.end(), IsIdCharacter)) {
     return absl::OkStatus();
@@ -169,11 +189,14 @@ absl::Status CheckRunId(absl::string_view run_id) {
 }
 
 std::string RunIdFrom(absl::string_view name) {
-  std::string id(name.substr(0, kMaxRunIdBytes));
+  if (name.empty() || CheckRunId(name).ok()) return std::string(name);
+  const std::string end =
+      absl::StrCat("-", absl::Hex(HashOf(name), absl::kZeroPad8));
+  std::string id(name.substr(0, kMaxRunIdBytes - end.size()));
   for (char& c : id) {
     if (!IsIdCharacter(c)) c = '-';
   }
-  return id;
+  return id + end;
 }
 
 absl::Status CheckRunEvent(const v1::RunEvent& event) {

@@ -26,8 +26,10 @@ inline constexpr int kMaxRunWorkers = 1000000;
 // Errors: INVALID_ARGUMENT, says what is allowed.
 absl::Status CheckRunId(absl::string_view run_id);
 
-// The nearest to `name` that CheckRunId takes: other characters become '-'.
-// Empty only if `name` is.
+// `name` if CheckRunId takes it. Else the nearest to it: other characters
+// become '-', and at the end come '-' and eight digits that hang on all of the
+// name, so that names that differ are runs that do. The same everywhere and
+// always. Empty only if `name` is.
 std::string RunIdFrom(absl::string_view name);
 
 // INVALID_ARGUMENT with the field and what it may be.

@@ -12,8 +12,9 @@
 namespace miniray {
 
 // Returns the ids of the runs of `job`, or, where it is empty, of those that
-// went on while the calls ran; where there are no calls, of the newest. No more
-// than 20, the newest first. list: the newest first, as the head has them.
+// went on while the calls ran, by the head's clock as in WriteTimeline; where
+// there are no calls, of the newest. No more than 20, the newest first. list:
+// the newest first, as the head has them.
 std::vector<std::string> RunsOfTimeline(const v1::ListRunsResponse& list,
                                         const v1::GetCallRecordsResponse& calls,
                                         const std::string& job);

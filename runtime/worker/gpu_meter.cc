@@ -53,8 +53,8 @@ class Nvml {
   }
 
   // Those that do not answer are left out.
-  std::vector<v1::GpuUsage> Look() const {
-    std::vector<v1::GpuUsage> gpus;
+  std::vector<MeasuredGpu> Look() const {
+    std::vector<MeasuredGpu> gpus;
     unsigned int count = 0;
     if (count_(&count) != kSuccess) return gpus;
     for (unsigned int i = 0; i < std::min(count, kMaxGpus); ++i) {
@@ -64,7 +64,9 @@ class Nvml {
           memory_(device, &memory) != kSuccess) {
         continue;
       }
-      v1::GpuUsage& gpu = gpus.emplace_back();
+      MeasuredGpu& measured = gpus.emplace_back();
+      measured.index = static_cast<int>(i);
+      v1::GpuUsage& gpu = measured.usage;
       gpu.set_memory_used_bytes(static_cast<int64_t>(memory.used));
       gpu.set_memory_total_bytes(static_cast<int64_t>(memory.total));
       gpu.set_name(TextOf(name_, device));
@@ -142,7 +144,7 @@ GpuMeter::~GpuMeter() {
   }
 }
 
-std::vector<v1::GpuUsage> GpuMeter::Read() const {
+std::vector<MeasuredGpu> GpuMeter::Read() const {
   absl::MutexLock lock(&shared_->mu);
   if (absl::Now() - shared_->read_at > shared_->options.max_age) return {};
   return shared_->gpus;
@@ -154,7 +156,7 @@ void GpuMeter::Run(Shared& shared) {
   absl::MutexLock lock(&shared.mu);
   while (!shared.stop) {
     shared.mu.Unlock();
-    std::vector<v1::GpuUsage> gpus = nvml->Look();
+    std::vector<MeasuredGpu> gpus = nvml->Look();
     shared.mu.Lock();
     shared.gpus = std::move(gpus);
     shared.read_at = absl::Now();

@@ -16,6 +16,12 @@
 
 namespace miniray {
 
+// A GPU, and what it is at.
+struct MeasuredGpu {
+  int index = 0;  // The driver's, as nvidia-smi shows it.
+  v1::GpuUsage usage;
+};
+
 // Looks from a thread of its own: a driver whose GPU has failed may not answer
 // for minutes. Thread-safe.
 class GpuMeter {
@@ -34,9 +40,9 @@ class GpuMeter {
   // does not let go is left behind, with all that it uses.
   ~GpuMeter();
 
-  // All GPUs of the machine, in the driver's order. Empty: there is none, or
-  // nobody tells.
-  std::vector<v1::GpuUsage> Read() const;
+  // All GPUs of the machine that answer, in the driver's order. Empty: there is
+  // none, or nobody tells.
+  std::vector<MeasuredGpu> Read() const;
 
  private:
   struct Shared {
@@ -46,7 +52,7 @@ class GpuMeter {
     absl::Mutex mu;
     bool stop ABSL_GUARDED_BY(mu) = false;
     bool ended ABSL_GUARDED_BY(mu) = false;
-    std::vector<v1::GpuUsage> gpus ABSL_GUARDED_BY(mu);
+    std::vector<MeasuredGpu> gpus ABSL_GUARDED_BY(mu);
     absl::Time read_at ABSL_GUARDED_BY(mu) = absl::InfinitePast();
   };
 

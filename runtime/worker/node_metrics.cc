@@ -31,11 +31,11 @@ void AddObjectMetrics(const ObjectStore::Stats& stats, MetricPage* page) {
   bytes("sent", "tcp", stats.sent_bytes);
 }
 
-void AddGpuMetrics(const std::vector<v1::GpuUsage>& gpus, MetricPage* page) {
-  for (size_t i = 0; i < gpus.size(); ++i) {
-    const v1::GpuUsage& gpu = gpus[i];
-    const MetricLabels labels = {
-        {"gpu", absl::StrCat(i)}, {"name", gpu.name()}, {"uuid", gpu.uuid()}};
+void AddGpuMetrics(const std::vector<MeasuredGpu>& gpus, MetricPage* page) {
+  for (const auto& [index, gpu] : gpus) {
+    const MetricLabels labels = {{"gpu", absl::StrCat(index)},
+                                 {"name", gpu.name()},
+                                 {"uuid", gpu.uuid()}};
     if (gpu.has_busy()) {
       page->Gauge("miniray_node_gpu_busy_ratio",
                   "Share of the time lately in which the GPU ran something.",

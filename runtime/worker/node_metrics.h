@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "proto/head.pb.h"
 #include "runtime/metrics/metric_page.h"
 #include "runtime/objects/object_store.h"
+#include "runtime/worker/gpu_meter.h"
 #include "runtime/worker/memory_monitor.h"
 
 namespace miniray {
@@ -27,7 +27,7 @@ struct NodeFigures {
   int64_t daemon_memory_kills = 0;
   int64_t kernel_memory_kills = 0;
   ObjectStore::Stats objects;
-  std::vector<v1::GpuUsage> gpus;  // Of the machine.
+  std::vector<MeasuredGpu> gpus;  // Of the machine.
 };
 
 void AddNodeMetrics(const NodeFigures& figures, MetricPage* page);

@@ -312,8 +312,8 @@ class WorkerDaemonImpl : public WorkerDaemon {
     stats->set_memory_used_bytes(reading.used_bytes);
     stats->set_memory_total_bytes(reading.total_bytes);
     usage_.Measure(actors_->Running(), stats);
-    for (v1::GpuUsage& gpu : gpu_meter_.Read()) {
-      *stats->add_gpus() = std::move(gpu);
+    for (MeasuredGpu& gpu : gpu_meter_.Read()) {
+      *stats->add_gpus() = std::move(gpu.usage);
     }
     link_.TrySend(std::move(message));
   }

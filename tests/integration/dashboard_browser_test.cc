@@ -32,6 +32,7 @@
 #include "runtime/base/files.h"
 #include "runtime/runs/run_reporter.h"
 #include "tests/integration/browser.h"
+#include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
@@ -45,7 +46,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr char kToken[] = "sesame-8f31c07be2d94a65-open";
+// With all that means something in an address.
+constexpr char kToken[] = "a+b/c=&#%41$x-8f31c07be2d94a65";
+constexpr char kTokenInAddress[] =
+    "a%2Bb%2Fc%3D%26%23%2541%24x-8f31c07be2d94a65";
+constexpr char kTokenEnd[] = "8f31c07be2d94a65";
 constexpr char kRun[] = "quadratic";
 constexpr double kEpochSeconds = 0.5;
 // More than a test lasts.
@@ -85,6 +90,11 @@ const contrast = () => {
   return (Math.max(...two) + 0.05) / (Math.min(...two) + 0.05);
 };
 )js";
+
+// As a string in JavaScript.
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump();
+}
 
 class Talker {
  public:
@@ -226,10 +236,21 @@ class DashboardBrowserTest : public ::testing::Test {
     return value.ok() ? *value : nlohmann::json();
   }
 
+  // Does something in the page: statements of JavaScript.
+  void Do(const std::string& statements) {
+    EXPECT_THAT(browser_->Run(absl::StrCat(kTools, statements)).status(),
+                IsOk());
+  }
+  // As soon as the expression is an element that can be seen.
+  void Click(const std::string& element) {
+    EXPECT_TRUE(See(absl::StrCat("(", element, ").checkVisibility()")));
+    Do(absl::StrCat("(", element, ").click();"));
+  }
+
   void OpenDashboard() {
-    ASSERT_THAT(
-        browser_->Open(absl::StrCat(real_->dashboard(), "/?token=", kToken)),
-        IsOk());
+    ASSERT_THAT(browser_->Open(absl::StrCat(real_->dashboard(),
+                                            "/?token=", kTokenInAddress)),
+                IsOk());
     ASSERT_TRUE(See("text('card-nodes').includes('1 alive')"));
     // Neither the address nor the history shows it.
     EXPECT_EQ(Now("location.search"), "");
@@ -260,9 +281,9 @@ class DashboardBrowserTest : public ::testing::Test {
         [&] { return !Api(absl::StrCat("runs/", kRun)).empty(); }, kPatience));
   }
 
-  ActorHandle<Talker> StartTalker() {
+  ActorHandle<Talker> StartTalker(const std::string& name = "talker") {
     auto talker = driver_->CreateActor<Talker>(
-        {.name = "talker", .resources = {.cpu = 0.01}});
+        {.name = name, .resources = {.cpu = 0.01}});
     EXPECT_THAT(talker, IsOk());
     EXPECT_THAT(talker->WaitReady(kPatience), IsOk());
     return *talker;
@@ -642,6 +663,166 @@ TEST_F(DashboardBrowserTest, TheKeyboardIsEnough) {
   EXPECT_LT(result->history.size(), static_cast<size_t>(kEpochs));
 }
 
+TEST_F(DashboardBrowserTest, AJobIsStoppedFromItsPage) {
+  const RunResult submitted = real_->tree().Run(
+      {BuiltProgram("tools/miniray"), "submit", "--address", real_->address(),
+       "--token_file", files_ / "token", "--no_wait", "--job_id=night", "--",
+       "sh", "-c", "echo good evening; exec sleep 1000"});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  OpenDashboard();
+  Go("#/jobs");
+  Click(
+      "all('job-row').find((row) => row.dataset.key === 'night')"
+      ".querySelector('a')");
+  ASSERT_TRUE(
+      See("one('job-detail') && location.hash === '#/jobs?id=night' && "
+          "text('job-facts').includes('Staterunning')"));
+  SavePicture("running");
+  Click("one('stop-job')");
+  ASSERT_TRUE(
+      See("one('confirm-dialog').open && "
+          "text('confirm-text').includes('Stop the job night?')"));
+  Click("one('confirm-no')");
+  ASSERT_TRUE(See("!one('confirm-dialog').open"));
+  // It goes on, and it has a log.
+  Click("one('job-facts').querySelector('a[href^=\"#/logs/\"]')");
+  ASSERT_TRUE(See("text('log-text').includes('good evening\\n')"));
+  Go("#/jobs?id=night");
+  ASSERT_TRUE(See("text('job-facts').includes('Staterunning')"));
+  Click("one('stop-job')");
+  Click("one('confirm-yes')");
+  ASSERT_TRUE(
+      See("text('job-facts').includes('Statestopped') && "
+          "one('stop-job').hidden"));
+  SavePicture("stopped");
+  Go("#/jobs");
+  ASSERT_TRUE(
+      See("all('job-row').find((row) => row.dataset.key === 'night')"
+          ".textContent.includes('stopped')"));
+}
+
+// Whatever the cluster says is text, and no part of the page.
+TEST_F(DashboardBrowserTest, MarkupOfAnActorIsText) {
+  constexpr char kMarkup[] = "<img src=x onerror='window.hacked = true'>";
+  const ActorHandle<Talker> talker = StartTalker(kMarkup);
+  const std::string log = "logs?actor=" + talker.actor_id();
+  ASSERT_THAT(talker.Call<&Talker::Say>(std::string(kMarkup)).Get(kPatience),
+              IsOk());
+  ASSERT_TRUE(Eventually(
+      [&] {
+        return absl::StrContains(Api(log), kMarkup) &&
+               absl::StrContains(Api("timeline"), kMarkup);
+      },
+      kPatience));
+  OpenDashboard();
+  const auto see_text = [this](const std::string& id) {
+    EXPECT_TRUE(
+        See(absl::StrCat("text('", id, "').includes(", Quoted(kMarkup), ")")));
+    EXPECT_EQ(Now("document.querySelectorAll('img').length"), 0);
+  };
+  Go("#/actors");
+  see_text("actor-row");
+  Go("#/actors/" + talker.actor_id());
+  see_text("actor-facts");
+  see_text("actor-log");
+  SavePicture("actor");
+  Go("#/logs/actor/" + talker.actor_id());
+  see_text("log-text");
+  Go("#/actors?class=%3Cimg%20src%3Dx%3E");
+  EXPECT_TRUE(See("text('actor-count') === '0 actors'"));
+
+  // The trace that is saved has it, too.
+  Go("#/overview");
+  Do("const create = URL.createObjectURL;"
+     "URL.createObjectURL = (blob) => {"
+     "  blob.text().then((trace) => { window.saved = trace; });"
+     "  return create.call(URL, blob);"
+     "};");
+  Click("one('timeline')");
+  EXPECT_TRUE(
+      See(absl::StrCat("!one('timeline').disabled && "
+                       "JSON.parse(window.saved).traceEvents.some((event) => "
+                       "String(event.args.name).includes(",
+                       Quoted(kMarkup), "))")));
+  EXPECT_EQ(Now("text('timeline-problem')"), "");
+  EXPECT_EQ(Now("window.hacked === undefined"), true);
+}
+
+TEST_F(DashboardBrowserTest, ALogIsFilteredPausedAndCut) {
+  const ActorHandle<Talker> talker = StartTalker();
+  const auto say = [&talker](const std::string& words) {
+    EXPECT_THAT(talker.Call<&Talker::Say>(words).Get(kPatience), IsOk());
+  };
+  const auto ends_with = [](const std::string& line) {
+    return "text('log-text').endsWith('" + line + "\\n')";
+  };
+  OpenDashboard();
+  Go("#/logs/actor/" + talker.actor_id());
+  say("pear 1");
+  say("apple 1");
+  ASSERT_TRUE(
+      See(ends_with("apple 1") + " && text('log-text').includes('pear')"));
+  Do("one('log-filter').value = 'APPLE'; one('log-show').click();");
+  ASSERT_TRUE(
+      See("location.hash.endsWith('?filter=APPLE') && "
+          "!text('log-text').includes('pear') && " +
+          ends_with("apple 1")));
+  say("pear 2");
+  say("apple 2");
+  ASSERT_TRUE(See(ends_with("apple 2")));
+  EXPECT_EQ(Now("text('log-text').includes('pear')"), false);
+
+  Click("one('log-pause')");
+  say("apple 3");
+  ASSERT_TRUE(See("text('log-pause').includes('wait')"));
+  EXPECT_EQ(Now("one('log-pause').getAttribute('aria-pressed')"), "true");
+  EXPECT_EQ(Now(ends_with("apple 2")), true);
+  Click("one('log-pause')");
+  ASSERT_TRUE(See(ends_with("apple 3") + " && text('log-pause') === 'Pause'"));
+
+  // The last hundred of what is there, once.
+  std::string lines = "apple row 1";
+  for (int i = 2; i <= 150; ++i) absl::StrAppend(&lines, "\napple row ", i);
+  say(lines);
+  ASSERT_TRUE(See(ends_with("apple row 150")));
+  Do("one('log-filter').value = '';"
+     "one('log-tail').value = '100';"
+     "one('log-follow').checked = false;"
+     "one('log-show').click();");
+  ASSERT_TRUE(See("text('log-text').startsWith('apple row 51\\n') && " +
+                  ends_with("apple row 150") +
+                  " && text('log-status') === ''"));
+}
+
+TEST_F(DashboardBrowserTest, ActorsAreChosenAndPaged) {
+  const ActorHandle<Talker> one = StartTalker("one");
+  const ActorHandle<Talker> two = StartTalker("two");
+  OpenDashboard();
+  Go("#/actors");
+  ASSERT_TRUE(See("text('actor-count') === '2 actors'"));
+  Do("one('actor-class-filter').value = 'Talk'; one('actor-filter').click();");
+  ASSERT_TRUE(
+      See("location.hash === '#/actors?class=Talk' && "
+          "one('actor-class-filter').value === 'Talk' && "
+          "all('actor-row').length === 2"));
+  Do("one('actor-state-filter').value = 'dead';"
+     "one('actor-state-filter').dispatchEvent(new Event('change'));");
+  ASSERT_TRUE(
+      See("location.hash === '#/actors?state=dead&class=Talk' && "
+          "text('actor-count') === '0 actors' && !one('actor-row')"));
+  // The newest come first.
+  Go("#/actors?class=Talk&offset=1");
+  ASSERT_TRUE(
+      See(absl::StrCat("text('pager-where') === '2–2 of 2' && "
+                       "all('actor-row').length === 1 && "
+                       "one('actor-row').dataset.key === '",
+                       one.actor_id(), "' && one('pager-after').hidden")));
+  Click("one('pager-before')");
+  ASSERT_TRUE(
+      See("location.hash === '#/actors?class=Talk' && "
+          "text('pager-where') === '1–2 of 2' && one('pager-before').hidden"));
+}
+
 TEST_F(DashboardBrowserTest, WithoutTheTokenItAsksForIt) {
   ASSERT_THAT(browser_->Open(real_->dashboard() + "/"), IsOk());
   ASSERT_TRUE(See("one('token-dialog').open && focused() === 'token-input'"));
@@ -650,16 +831,29 @@ TEST_F(DashboardBrowserTest, WithoutTheTokenItAsksForIt) {
   ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
   ASSERT_TRUE(See("one('token-dialog').open && text('token-wrong') !== ''"));
   SavePicture("wrong");
+  // What no header can carry: in the address, and in the form.
+  ASSERT_THAT(browser_->Open(real_->dashboard() + "/?token=s%C3%A4same"),
+              IsOk());
+  ASSERT_TRUE(See("one('token-dialog').open && text('token-wrong') !== ''"));
+  EXPECT_EQ(Now("location.search"), "");
+  Do("document.getElementById('token').value = 's\\u00e4same';"
+     "one('token-submit').click();");
+  ASSERT_TRUE(
+      See("one('token-dialog').open && "
+          "text('token-wrong').includes('other characters')"));
+  EXPECT_EQ(Now("text('banner')"), "");
   ASSERT_THAT(
       browser_->Run("document.getElementById('token').focus();").status(),
       IsOk());
-  ASSERT_THAT(browser_->Type(kToken), IsOk());
+  // Set, not typed: half of its characters need another key beneath.
+  Do(absl::StrCat("document.getElementById('token').value = ", Quoted(kToken),
+                  ";"));
   ASSERT_THAT(browser_->Press(Browser::kEnter), IsOk());
   ASSERT_TRUE(
       See("!one('token-dialog').open && "
           "text('card-nodes').includes('1 alive')"));
   EXPECT_THAT(Now("document.documentElement.outerHTML").get<std::string>(),
-              Not(HasSubstr(kToken)));
+              Not(HasSubstr(kTokenEnd)));
   ExpectNoComplaints({"the server responded with a status of 401"});
 }
 

@@ -333,6 +333,44 @@ TEST(MonitoringFilesTest, PromtoolTakesTheConfiguration) {
   EXPECT_THAT(plain.out, HasSubstr("6 rules found"));
 }
 
+// What a run told last stays where it has ended; nobody is to be woken for it.
+TEST(MonitoringFilesTest, ALossThatIsNoNumberIsToldWhileItsRunGoesOn) {
+  ASSERT_EQ(access(kPromtool, X_OK), 0) << kPromtool << kWhereFrom;
+  ProcessTree tree;
+  TempFolder files;
+  ASSERT_THAT(WriteFileAtomically(files / "alerts.yml",
+                                  Shipped(absl::StrCat(kFolder, "alerts.yml"))),
+              IsOk());
+  // Run a breaks in its second minute and ends in its fourth; b is well.
+  ASSERT_THAT(WriteFileAtomically(files / "test.yml", R"(
+rule_files: [alerts.yml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'miniray_run_metric{instance="h:1",metric="loss",run="a"}'
+        values: '0.5 NaN NaN NaN'
+      - series: 'miniray_run_running{instance="h:1",run="a"}'
+        values: '1 1 1 0'
+      - series: 'miniray_run_metric{instance="h:1",metric="loss",run="b"}'
+        values: '0.5 0.5 0.5 0.5'
+      - series: 'miniray_run_running{instance="h:1",run="b"}'
+        values: '1 1 1 1'
+    alert_rule_test:
+      - {alertname: MinirayLossIsNoNumber, eval_time: 0m, exp_alerts: []}
+      - alertname: MinirayLossIsNoNumber
+        eval_time: 2m
+        exp_alerts:
+          - exp_labels: {instance: "h:1", metric: loss, run: a}
+            exp_annotations: {summary: loss of run a is no number}
+      - {alertname: MinirayLossIsNoNumber, eval_time: 3m, exp_alerts: []}
+)"),
+              IsOk());
+  const RunResult result =
+      tree.Run({kPromtool, "test", "rules", files / "test.yml"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
 // A panel that asks for what nobody tells shows nothing, and nobody notices.
 TEST(MonitoringFilesTest, DashboardAndAlertsAskForWhatThereIs) {
   const std::string readme = Shipped("runtime/metrics/README.md");

@@ -185,6 +185,14 @@ TEST(ShellWordTest, IsQuotedWhereAShellWouldTakeItApart) {
   EXPECT_EQ(ShellWord("/home/me/my certs"), "'/home/me/my certs'");
   EXPECT_EQ(ShellWord("it's $HOME"), "'it'\\''s $HOME'");
   EXPECT_EQ(ShellWord(""), "''");
+  EXPECT_EQ(ShellWord("a+b/c=&#%41$x"), "'a+b/c=&#%41$x'");
+}
+
+TEST(QueryValueTest, HasNothingThatMeansSomethingInAnAddress) {
+  EXPECT_EQ(QueryValue("Az09-._~"), "Az09-._~");
+  EXPECT_EQ(QueryValue("a+b/c=&#%41$x"), "a%2Bb%2Fc%3D%26%23%2541%24x");
+  EXPECT_EQ(QueryValue(" \xc3\xa4"), "%20%C3%A4");
+  EXPECT_EQ(QueryValue(""), "");
 }
 
 }  // namespace

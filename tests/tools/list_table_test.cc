@@ -88,6 +88,22 @@ TEST(ListTableTest, Columns) {
   EXPECT_THAT(FormatList(v1::TABLE_PACKAGES, state), HasSubstr("abc  3.0MiB"));
 }
 
+TEST(ListTableTest, NothingInALineActsOnTheTerminal) {
+  EXPECT_EQ(OneLine(" a\nb\t\x1b[2J\x7f.\r\n"), "a b  [2J .");
+  // U+009B "31m", U+0080, U+009F and U+0085.
+  EXPECT_EQ(OneLine("a\xc2\x9b"
+                    "31m b\xc2\x80\xc2\x9f.\xc2\x85"),
+            "a 31m b  . ");
+  // U+00A0, U+00DB and U+4E1B, which have such bytes, and half a character.
+  for (const char* text :
+       {"a\xc2\xa0z", "a\xc3\x9bz", "a\xe4\xb8\x9bz", "a\xc2", "\xc2z"}) {
+    EXPECT_EQ(OneLine(text), text);
+  }
+  v1::GetClusterStateResponse state;
+  state.add_actors()->set_name("na\xc2\x9bme");
+  EXPECT_THAT(FormatList(v1::TABLE_ACTORS, state), HasSubstr(" na me "));
+}
+
 v1::JobInfo EndedJob(v1::JobState state, bool submitted = true) {
   v1::JobInfo job;
   job.set_submitted(submitted);

@@ -315,6 +315,31 @@ TEST_F(StartStopTest, TokenOfTheUser) {
   EXPECT_EQ(Run({"status", "--address", address}).exit_code, 1);
 }
 
+TEST_F(StartStopTest, ATokenOfAnyCharactersIsPrintedSoThatItComesBack) {
+  const std::string token = "a+b/c=&#%41$x";
+  setenv("MINIRAY_TOKEN", token.c_str(), 1);
+  const CommandResult start =
+      Run({"start", "--head", "--port=0", "--dashboard_port=0"});
+  unsetenv("MINIRAY_TOKEN");
+  ASSERT_EQ(start.exit_code, 0) << start.err;
+  // As a shell reads it.
+  const std::string word = WordAfter(start.out, "MINIRAY_TOKEN=");
+  EXPECT_EQ(Program("/bin/sh", {"-c", absl::StrCat("MINIRAY_TOKEN=", word,
+                                                   " printenv MINIRAY_TOKEN")})
+                .Wait()
+                .out,
+            token + "\n");
+  // As the dashboard reads it, which a browser does alike.
+  const std::string url = WordAfter(start.out, "Dashboard: ");
+  const size_t query = url.find("/?token=");
+  ASSERT_NE(query, std::string::npos) << url;
+  httplib::Client client(url.substr(0, query));
+  const std::string path = "/api/v1/state" + url.substr(query + 1);
+  const httplib::Result answer = client.Get(path);
+  ASSERT_TRUE(answer) << url;
+  EXPECT_EQ(answer->status, 200) << path;
+}
+
 TEST_F(StartStopTest, StopForceKillsAFrozenDaemon) {
   const std::string address = StartHead();
   const pid_t daemon = StartDaemon(address);

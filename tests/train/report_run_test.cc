@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
+#include "runtime/runs/run_checks.h"
 #include "runtime/runs/run_table.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/base/temp_folder.h"
@@ -271,14 +272,15 @@ TEST_F(ReportRunTest, GoesOnWithTheRunThatItGoesOnWith) {
     ASSERT_THAT(trainer.Train({.epochs = 2}), IsOk());
   }
   // The folder's name, as far as it can name a run.
-  v1::GetRunResponse run = Run("my-points");
+  const std::string id = RunIdFrom("my points");
+  v1::GetRunResponse run = Run(id);
   EXPECT_EQ(run.run().folder(), temp_ / "my points");
   EXPECT_THAT(Spans(run), Contains(HasSubstr("checkpoints: checkpoint ")));
   const auto before = Curve(run, "loss");
   PointsTrainer trainer(options);
   const auto result = trainer.Train({.epochs = 4});
   ASSERT_THAT(result, IsOk());
-  run = Run("my-points");
+  run = Run(id);
   EXPECT_EQ(run.run().num_starts(), 2);
   EXPECT_EQ(run.run().epoch(), 4);
   EXPECT_EQ(run.run().state(), v1::RUN_STATE_FINISHED);

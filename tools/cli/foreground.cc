@@ -105,10 +105,11 @@ absl::Status DescribeAccess(const Session& session, const std::string& token,
   MR_RETURN_IF_ERROR(WriteFileAtomically(file, token + "\n", 0600));
   message->join = absl::StrCat(
       "MINIRAY_TOKEN=",
-      may_show_token ? token : absl::StrCat("\"$(cat ", file, ")\""), " ",
-      message->join);
+      may_show_token ? ShellWord(token)
+                     : absl::StrCat("\"$(cat ", ShellWord(file), ")\""),
+      " ", message->join);
   if (may_show_token && dashboard_port >= 0) {
-    absl::StrAppend(&message->dashboard, "/?token=", token);
+    absl::StrAppend(&message->dashboard, "/?token=", QueryValue(token));
   }
   return absl::OkStatus();
 }

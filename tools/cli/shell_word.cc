@@ -1,6 +1,9 @@
 #include "tools/cli/shell_word.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
 namespace miniray::cli {
@@ -12,6 +15,19 @@ std::string ShellWord(const std::string& text) {
     return text;
   }
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+std::string QueryValue(const std::string& text) {
+  std::string value;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (absl::ascii_isalnum(byte) || absl::StrContains("-._~", c)) {
+      value.push_back(c);
+    } else {
+      absl::StrAppendFormat(&value, "%%%02X", static_cast<int>(byte));
+    }
+  }
+  return value;
 }
 
 }  // namespace miniray::cli

@@ -20,6 +20,14 @@ size_t Width(absl::string_view text) {
                        [](char c) { return (c & 0xC0) != 0x80; });
 }
 
+// Whether it begins with one of U+0080 to U+009F, in UTF-8: to some terminals
+// U+009B is what ESC and '[' are.
+bool IsC1Control(absl::string_view text) {
+  return text.size() >= 2 && text[0] == '\xC2' &&
+         static_cast<unsigned char>(text[1]) >= 0x80 &&
+         static_cast<unsigned char>(text[1]) <= 0x9F;
+}
+
 double Quantity(const v1::Resources& resources, const std::string& name) {
   const auto found = resources.quantity().find(name);
   return found == resources.quantity().end() ? 0 : found->second;
@@ -28,9 +36,17 @@ double Quantity(const v1::Resources& resources, const std::string& name) {
 }  // namespace
 
 std::string OneLine(absl::string_view text) {
-  std::string line(absl::StripAsciiWhitespace(text));
-  for (char& c : line) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
+  text = absl::StripAsciiWhitespace(text);
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (IsC1Control(text.substr(i))) {
+      line.push_back(' ');
+      ++i;
+    } else {
+      const bool control =
+          absl::ascii_iscntrl(static_cast<unsigned char>(text[i]));
+      line.push_back(control ? ' ' : text[i]);
+    }
   }
   return line;
 }

@@ -13,6 +13,10 @@ if (given !== null) {
 }
 let token = sessionStorage.getItem(KEY);
 
+// No cluster has another token, and fetch fails where a header has another
+// character.
+export const canBeToken = (text) => /^[\x21-\x7e]+$/.test(text);
+
 export function setToken(text) {
   token = text;
   sessionStorage.setItem(KEY, text);
@@ -37,7 +41,7 @@ export class Unreachable extends Error {
   }
 }
 
-const authorization = () => (token ? {Authorization: 'Bearer ' + token} : {});
+const authorization = () => (token && canBeToken(token) ? {Authorization: 'Bearer ' + token} : {});
 
 const onRefused = [];
 // Called when the head wants another token.

@@ -1,7 +1,7 @@
 // The frame of the pages: which one is shown, when it looks for news, the
 // banner, and the token.
 
-import {Refusal, Unreachable, hasToken, setToken, whenRefused} from './api.js';
+import {Refusal, Unreachable, canBeToken, hasToken, setToken, whenRefused} from './api.js';
 import {Live} from './live.js';
 import {make, setText} from './dom.js';
 import {overviewPage} from './page_overview.js';
@@ -162,8 +162,15 @@ function askForToken() {
 document.getElementById('token-form').addEventListener('submit', (event) => {
   event.preventDefault();
   const input = document.getElementById('token');
-  setToken(input.value.trim());
+  const text = input.value.trim();
   input.value = '';
+  if (!canBeToken(text)) {
+    setText(document.getElementById('token-wrong'),
+            'That is no token: it has other characters than ASCII’s letters, digits and punctuation.');
+    input.focus();
+    return;
+  }
+  setToken(text);
   document.getElementById('token-dialog').close();
   show({first: true});
   live.start();

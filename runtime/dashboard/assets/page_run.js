@@ -54,12 +54,15 @@ class CurveCharts {
   }
 }
 
+// Of a run that is forgotten and begins anew the numbers begin anew, too.
+const keyOf = (image) => image.image_id + ' ' + image.unix_ms;
+
 // The newest images first; each is fetched once.
 class Images {
   constructor(id) {
     this.id = id;
     this.element = make('div', {class: 'images', testid: 'images'});
-    this.shown = new Map();
+    this.shown = new Map();  // By keyOf.
     this.all = false;
     this.busy = Promise.resolve();
     this.more = make('button', {type: 'button', testid: 'all-images', on: {click: () => {
@@ -80,24 +83,24 @@ class Images {
     const newest = [...images].reverse();
     this.more.hidden = this.all || newest.length <= IMAGES;
     const wanted = this.all ? newest : newest.slice(0, IMAGES);
-    const ids = new Set(wanted.map((image) => String(image.image_id)));
-    for (const [id, figure] of this.shown) {
-      if (ids.has(id)) continue;
+    const keys = new Set(wanted.map(keyOf));
+    for (const [key, figure] of this.shown) {
+      if (keys.has(key)) continue;
       URL.revokeObjectURL(figure.querySelector('img').src);
       figure.remove();
-      this.shown.delete(id);
+      this.shown.delete(key);
     }
     let place = this.element.firstChild;
     for (const image of wanted) {
-      const id = String(image.image_id);
-      let figure = this.shown.get(id);
+      const key = keyOf(image);
+      let figure = this.shown.get(key);
       if (figure) {
         place = figure.nextSibling;
         continue;
       }
       let blob;
       try {
-        blob = await getBlob(path('runs', this.id, 'images', id + '.png'), signal);
+        blob = await getBlob(path('runs', this.id, 'images', image.image_id + '.png'), signal);
       } catch (error) {
         if (error.status === 404) continue;  // It made room for newer ones.
         throw error;
@@ -109,7 +112,7 @@ class Images {
                       width: num(image.width) || null, height: num(image.height) || null,
                     }),
                     make('figcaption', {}, title));
-      this.shown.set(id, figure);
+      this.shown.set(key, figure);
       this.element.insertBefore(figure, place);
     }
   }

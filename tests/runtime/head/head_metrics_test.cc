@@ -113,6 +113,9 @@ TEST(HeadMetricsTest, ARunHasItsFigures) {
        {"miniray_runs{state=\"running\"} 1\n",
         "miniray_runs{state=\"finished\"} 1\n",
         "miniray_runs{state=\"lost\"} 0\n",
+        "# TYPE miniray_run_running gauge\n"
+        "miniray_run_running{run=\"gan-1\"} 1\n"
+        "miniray_run_running{run=\"old\"} 0\n",
         "miniray_run_epoch{run=\"gan-1\"} 3\n",
         "miniray_run_epochs{run=\"gan-1\"} 12\n",
         "miniray_run_progress_ratio{run=\"gan-1\"} 0.25\n",

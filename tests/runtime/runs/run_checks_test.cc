@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,13 +34,51 @@ TEST(CheckRunIdTest, SaysWhatIsAllowed) {
                                    "'-'")))
         << bad;
   }
+  // Browsers and proxies would take them out of an address.
+  for (const std::string& bad : {std::string("."), std::string("..")}) {
+    EXPECT_THAT(CheckRunId(bad), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr("a step between folders")))
+        << bad;
+  }
+  EXPECT_THAT(CheckRunId("..."), IsOk());
 }
 
 TEST(CheckRunIdTest, AnyNameMakesOne) {
   EXPECT_EQ(RunIdFrom("gan-1.b_c"), "gan-1.b_c");
-  EXPECT_EQ(RunIdFrom("my gan/2"), "my-gan-2");
+  EXPECT_EQ(RunIdFrom(std::string(128, 'x')), std::string(128, 'x'));
   EXPECT_EQ(RunIdFrom(""), "");
-  EXPECT_EQ(RunIdFrom(std::string(200, 'x')), std::string(128, 'x'));
+  // FNV-1a of 64 bits, of which the halves are added without carry.
+  EXPECT_EQ(RunIdFrom("my gan/2"), "my-gan-2-d58fa67d");
+  EXPECT_EQ(RunIdFrom(std::string(200, 'x')),
+            std::string(119, 'x') + "-c02c10c9");
+  EXPECT_EQ(RunIdFrom("."), ".-296228fd");
+  EXPECT_EQ(RunIdFrom(".."), "..-b37a252a");
+}
+
+TEST(CheckRunIdTest, NamesThatDifferMakeRunsThatDo) {
+  std::set<std::string> ids;
+  // Two of two characters, in UTF-8 and in Latin-1, and what they look like.
+  const std::vector<std::string> names = {"\xe6\x97\xa5\xe6\x9c\xac",
+                                          "\xe4\xb8\xad\xe5\x9b\xbd",
+                                          "\xe4\xf6",
+                                          "\xfc\xdf",
+                                          "------",
+                                          "--",
+                                          "a b",
+                                          "a/b",
+                                          "a-b",
+                                          std::string(200, 'x'),
+                                          std::string(201, 'x'),
+                                          std::string(127, 'x') + " ",
+                                          ".",
+                                          ".."};
+  for (const std::string& name : names) {
+    const std::string id = RunIdFrom(name);
+    EXPECT_THAT(CheckRunId(id), IsOk()) << name;
+    EXPECT_EQ(RunIdFrom(name), id);
+    ids.insert(id);
+  }
+  EXPECT_EQ(ids.size(), names.size());
 }
 
 // Each changes one field of an event that is fine.

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/runs/collected_run.h"
 #include "tests/runtime/base/status_matchers.h"
 #include "tests/runtime/runs/run_events.h"
 
@@ -348,20 +349,53 @@ TEST_F(RunTableTest, TenRunsOfTenThousandPointsAreAnsweredWithAFewHundred) {
 }
 
 TEST_F(RunTableTest, MoreCurvesHaveFewerPointsEach) {
-  RunTable table(Options());
-  ASSERT_THAT(table.Report(ReportOf("a", 1, {Started(5000)})), IsOk());
-  int64_t sequence = 2;
+  CollectedRun run("a", RunLimits(), 0);
+  int64_t sequence = 1;
   // 101 curves: 2,000 points each instead of 4,000.
   for (int worker = 0; worker <= 100; ++worker) {
     std::vector<v1::RunEvent> events;
     for (int i = 1; i <= (worker < 2 ? 4000 : 1); ++i) {
       events.push_back(Point(i, i, worker));
     }
-    ASSERT_THAT(table.Report(ReportOf("a", sequence, events)), IsOk());
+    v1::ReportRunRequest report = ReportOf("a", sequence, events);
+    EXPECT_EQ(run.Apply(&report, 1).too_many, 0);
     sequence += static_cast<int64_t>(events.size());
-    const auto run = table.Get(GetOf("a", 10000));
-    EXPECT_EQ(run->curves(0).epochs_size(), worker < 100 ? 4000 : 1000)
+    EXPECT_EQ(run.Store().curves(0).epochs_size(), worker < 100 ? 4000 : 1000)
         << worker;
+  }
+}
+
+TEST_F(RunTableTest, AnAnswerIsBoundedHoweverManyCurvesThereAre) {
+  constexpr int kPoints = 100;
+  RunTable table(Options());
+  ASSERT_THAT(table.Report(ReportOf("a", 1, {Started(kPoints)})), IsOk());
+  int64_t sequence = 2;
+  int workers = 0;
+  struct Case {
+    int curves, points_of_each;
+  };
+  for (const Case& wanted :
+       {Case{400, kPoints}, Case{800, 50}, Case{2000, 20}}) {
+    for (; workers < wanted.curves; ++workers) {
+      std::vector<v1::RunEvent> events;
+      for (int i = 1; i <= kPoints; ++i) events.push_back(Point(i, i, workers));
+      ASSERT_THAT(table.Report(ReportOf("a", sequence, events)), IsOk());
+      sequence += kPoints;
+    }
+    for (const int asked : {0, 5000}) {
+      const auto run = table.Get(GetOf("a", asked));
+      ASSERT_THAT(run, IsOk());
+      ASSERT_EQ(run->curves_size(), wanted.curves);
+      for (const v1::RunCurve& curve : run->curves()) {
+        ASSERT_EQ(curve.epochs_size(), wanted.points_of_each);
+        ASSERT_EQ(curve.epochs(0), 1);
+        ASSERT_EQ(*curve.epochs().rbegin(), kPoints);
+      }
+      // 40,000 points of 16 bytes, and the names.
+      EXPECT_LT(run->ByteSizeLong(), 800'000u);
+    }
+    // What asks for fewer gets fewer.
+    EXPECT_EQ(table.Get(GetOf("a", 10))->curves(0).epochs_size(), 10);
   }
 }
 

@@ -47,6 +47,65 @@ TEST(RunsOfTimelineTest, ThoseThatWentOnWhileTheCallsRan) {
               ElementsAre("newest", "middle", "oldest"));
 }
 
+// A node that is an hour ahead, one that is an hour behind, and the head's.
+TEST(RunsOfTimelineTest, TheClocksOfTheMachinesMakeNoDifference) {
+  constexpr int64_t kHour = 3'600'000'000;
+  v1::GetCallRecordsResponse calls;
+  const auto add_clock = [&calls](const std::string& name, int64_t ahead) {
+    v1::NodeClock* const clock = calls.add_clocks();
+    clock->set_node_id("node-" + name);
+    clock->set_hostname(name);
+    clock->mutable_reading()->set_ahead_us(ahead);
+    clock->mutable_reading()->set_error_us(1000);
+  };
+  add_clock("early", kHour);
+  add_clock("late", -kHour);
+  add_clock("head", 0);
+  v1::ListRunsResponse list = ThreeRuns();
+  const auto move = [&list](int i, const std::string& host, int64_t by) {
+    v1::RunInfo* const run = list.mutable_runs(i);
+    run->set_hostname(host);
+    run->set_start_unix_ms(run->start_unix_ms() + by / 1000);
+    if (run->end_unix_ms() == 0) return;
+    run->set_end_unix_ms(run->end_unix_ms() + by / 1000);
+  };
+  move(0, "late", -kHour);
+  move(1, "early", kHour);
+  move(2, "late", -kHour);
+
+  AddCall(&calls, 2500000 + kHour, 2600000 + kHour);
+  calls.mutable_records(0)->set_node_id("node-early");
+  EXPECT_THAT(RunsOfTimeline(list, calls, ""), IsEmpty());
+  AddCall(&calls, 3900000 - kHour, 4500000 - kHour);
+  calls.mutable_records(1)->set_node_id("node-late");
+  EXPECT_THAT(RunsOfTimeline(list, calls, ""), ElementsAre("middle"));
+  AddCall(&calls, 5000000, 5000000);
+  calls.mutable_records(2)->set_node_id("node-head");
+  AddCall(&calls, 2000000 + kHour, 2000000 + kHour);
+  calls.mutable_records(3)->set_node_id("node-early");
+  EXPECT_THAT(RunsOfTimeline(list, calls, ""),
+              ElementsAre("newest", "middle", "oldest"));
+}
+
+// The head says when, by its own clock.
+TEST(RunsOfTimelineTest, ALostRunEndsByTheHeadsClock) {
+  v1::GetCallRecordsResponse calls;
+  v1::NodeClock* const clock = calls.add_clocks();
+  clock->set_hostname("early");
+  clock->mutable_reading()->set_ahead_us(1'000'000);
+  v1::ListRunsResponse list;
+  v1::RunInfo* const run = list.add_runs();
+  run->set_run_id("lost");
+  run->set_hostname("early");
+  run->set_state(v1::RUN_STATE_LOST);
+  run->set_start_unix_ms(2000);
+  run->set_end_unix_ms(4000);
+  AddCall(&calls, 3500000, 3600000);
+  EXPECT_THAT(RunsOfTimeline(list, calls, ""), ElementsAre("lost"));
+  run->set_state(v1::RUN_STATE_FINISHED);
+  EXPECT_THAT(RunsOfTimeline(list, calls, ""), IsEmpty());
+}
+
 TEST(RunsOfTimelineTest, TheNewestWhereThereAreNoCalls) {
   EXPECT_THAT(RunsOfTimeline(ThreeRuns(), {}, ""), ElementsAre("newest"));
   EXPECT_THAT(RunsOfTimeline({}, {}, ""), IsEmpty());

@@ -36,9 +36,9 @@ int FakeNvmlWaiting() { return Fake<int()>("FakeNvmlWaiting")(); }
 
 // Reads until `wanted` holds; what was read then, or last.
 template <class Wanted>
-std::vector<v1::GpuUsage> ReadUntil(const GpuMeter& meter, Wanted wanted) {
+std::vector<MeasuredGpu> ReadUntil(const GpuMeter& meter, Wanted wanted) {
   const absl::Time deadline = absl::Now() + kLong;
-  std::vector<v1::GpuUsage> gpus = meter.Read();
+  std::vector<MeasuredGpu> gpus = meter.Read();
   while (!wanted(gpus) && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(1));
     gpus = meter.Read();
@@ -46,22 +46,24 @@ std::vector<v1::GpuUsage> ReadUntil(const GpuMeter& meter, Wanted wanted) {
   return gpus;
 }
 
-bool Any(const std::vector<v1::GpuUsage>& gpus) { return !gpus.empty(); }
+bool Any(const std::vector<MeasuredGpu>& gpus) { return !gpus.empty(); }
 
 TEST(GpuMeterTest, WhatTheDriverTells) {
   SetFakeNvml(37);
   const GpuMeter meter({.library = kFake});
-  const std::vector<v1::GpuUsage> gpus = ReadUntil(meter, Any);
+  const std::vector<MeasuredGpu> gpus = ReadUntil(meter, Any);
   // One has failed.
   ASSERT_THAT(gpus, SizeIs(2));
-  EXPECT_EQ(gpus[0].name(), "NVIDIA Test-0");
-  EXPECT_EQ(gpus[0].uuid(), "GPU-0");
-  EXPECT_DOUBLE_EQ(gpus[0].busy(), 0.37);
-  EXPECT_EQ(gpus[0].memory_used_bytes(), 300);
-  EXPECT_EQ(gpus[0].memory_total_bytes(), 1000);
-  EXPECT_EQ(gpus[1].name(), "NVIDIA Test-2");
-  EXPECT_FALSE(gpus[1].has_busy());
-  EXPECT_EQ(gpus[1].memory_used_bytes(), 300);
+  EXPECT_EQ(gpus[0].index, 0);
+  EXPECT_EQ(gpus[0].usage.name(), "NVIDIA Test-0");
+  EXPECT_EQ(gpus[0].usage.uuid(), "GPU-0");
+  EXPECT_DOUBLE_EQ(gpus[0].usage.busy(), 0.37);
+  EXPECT_EQ(gpus[0].usage.memory_used_bytes(), 300);
+  EXPECT_EQ(gpus[0].usage.memory_total_bytes(), 1000);
+  EXPECT_EQ(gpus[1].index, 2);  // As nvidia-smi shows it.
+  EXPECT_EQ(gpus[1].usage.name(), "NVIDIA Test-2");
+  EXPECT_FALSE(gpus[1].usage.has_busy());
+  EXPECT_EQ(gpus[1].usage.memory_used_bytes(), 300);
 }
 
 TEST(GpuMeterTest, LooksAgainAndAgain) {
@@ -71,10 +73,10 @@ TEST(GpuMeterTest, LooksAgainAndAgain) {
   // More than there is, as drivers sometimes tell.
   SetFakeNvml(250);
   const auto gpus = ReadUntil(meter, [](const auto& told) {
-    return !told.empty() && told[0].busy() > 0.5;
+    return !told.empty() && told[0].usage.busy() > 0.5;
   });
   ASSERT_THAT(gpus, SizeIs(2));
-  EXPECT_EQ(gpus[0].busy(), 1);
+  EXPECT_EQ(gpus[0].usage.busy(), 1);
 }
 
 TEST(GpuMeterTest, WhatIsOldIsNotTold) {

@@ -65,15 +65,16 @@ TEST(NodeMetricsTest, WhatCouldNotBeReadIsLeftOut) {
 TEST(NodeMetricsTest, EachGpuHasItsSeries) {
   NodeFigures figures;
   figures.gpus.resize(2);
-  figures.gpus[0].set_name("NVIDIA \"1\"");
-  figures.gpus[0].set_uuid("GPU-a");
-  figures.gpus[0].set_busy(0.5);
-  figures.gpus[0].set_memory_used_bytes(3);
-  figures.gpus[0].set_memory_total_bytes(4);
+  figures.gpus[1].index = 2;  // The one between does not answer.
+  figures.gpus[0].usage.set_name("NVIDIA \"1\"");
+  figures.gpus[0].usage.set_uuid("GPU-a");
+  figures.gpus[0].usage.set_busy(0.5);
+  figures.gpus[0].usage.set_memory_used_bytes(3);
+  figures.gpus[0].usage.set_memory_total_bytes(4);
   const std::string page = PageOf(figures);
   const std::string first =
       "{gpu=\"0\",name=\"NVIDIA \\\"1\\\"\",uuid=\"GPU-a\"} ";
-  const std::string second = "{gpu=\"1\",name=\"\",uuid=\"\"} ";
+  const std::string second = "{gpu=\"2\",name=\"\",uuid=\"\"} ";
   for (const std::string& line :
        {"\nminiray_node_gpu_busy_ratio" + first + "0.5\n",
         "\nminiray_node_gpu_memory_used_bytes" + first + "3\n",
@@ -81,7 +82,7 @@ TEST(NodeMetricsTest, EachGpuHasItsSeries) {
         "\nminiray_node_gpu_memory_capacity_bytes" + second + "0\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
-  // The second one does not tell.
+  // The last one does not tell.
   EXPECT_THAT(page, Not(HasSubstr("miniray_node_gpu_busy_ratio" + second)));
 }
 

@@ -215,7 +215,7 @@ TEST_F(TorchTrainerTest, WhoWatchesMayStopIt) {
   TorchTrainerOptions options = Options(2, 100000);
   options.config.Set("epoch_seconds", 0.005);
   options.config.Set("save_every", int64_t{1} << 30);
-  options.run.name = "to be stopped";
+  options.run.name = "to-be-stopped";
   const auto asks = std::make_shared<Asks>();
   options.run.callbacks = {asks};
   TorchTrainer trainer(Walk, options);
