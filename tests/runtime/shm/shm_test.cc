@@ -288,6 +288,67 @@ TEST(SegmentTest, NamesAreParsedWithCare) {
   }
 }
 
+TEST(SharedBytesTest, WhatIsPassedOnOutlivesItsOwner) {
+  BorrowedMemory& memory = BorrowedMemory::Get();
+  absl::Cord passed, expected;
+  int last_fd = -1;
+  for (const char fill : {'p', 'q'}) {
+    auto owned = Segment::Create(kMegabyte);
+    ASSERT_THAT(owned, IsOk());
+    std::memset((*owned)->data(), fill, kMegabyte);
+    const SegmentName name = (*owned)->name();
+    // Two owners' names that differ by the inode only.
+    if (last_fd >= 0) {
+      ASSERT_EQ(name.fd, last_fd);
+    }
+    last_fd = name.fd;
+    const auto lease = memory.Borrow(name, 0, kMegabyte);
+    ASSERT_THAT(lease, IsOk());
+    passed.Append(absl::MakeCordFromExternal(
+        absl::string_view(lease->data(), kMegabyte), [lease = *lease] {}));
+    expected.Append(Large(fill));
+    owned->reset();
+    EXPECT_FALSE(BorrowedMemory::CanRead(name));
+  }
+  // So that the child finds nothing mapped by its owner's name.
+  memory.Trim(absl::ZeroDuration());
+  EXPECT_EQ(memory.mappings(), 0u);
+  const absl::Cord encoded = EncodeSharedBytes(MoveToSharedMemory(passed));
+  EXPECT_LT(encoded.size(), 1000u);
+  Child child([&] {
+    const absl::StatusOr<absl::Cord> read = DecodeSharedBytes(encoded);
+    return read.ok() && *read == expected ? 0 : 1;
+  });
+  EXPECT_EQ(child.Wait(), 0);
+}
+
+TEST(SharedBytesTest, TheOwnerLeavesAloneWhatWasPassedOn) {
+  SharedMemory pool({.max_bytes = 64 * kMegabyte});
+  std::shared_ptr<SharedBlock> block = pool.Allocate(kMegabyte);
+  ASSERT_NE(block, nullptr);
+  const char* const address = block->data();
+  auto lease = BorrowedMemory::Get().Borrow(block->segment(),
+                                            block->generation(), kMegabyte);
+  ASSERT_THAT(lease, IsOk());
+  const absl::Cord encoded = EncodeSharedBytes(absl::MakeCordFromExternal(
+      absl::string_view(lease->data(), kMegabyte), [lease = *lease] {}));
+  Signal reading;
+  Child child([&] {
+    const absl::StatusOr<absl::Cord> read = DecodeSharedBytes(encoded);
+    if (!read.ok()) return 1;
+    reading.Give();
+    while (true) pause();
+  });
+  reading.Await();
+  // Who passed it on reads it no more, and the one it was passed to does.
+  *lease = {};
+  block.reset();
+  block = pool.Allocate(kMegabyte);
+  EXPECT_NE(block->data(), address);
+  child.Kill();
+  child.Wait();
+}
+
 TEST(SharedBytesTest, AnyBytesAreAStatus) {
   const absl::Cord moved = MoveToSharedMemory(Large('z'));
   const std::string good(EncodeSharedBytes(moved));
