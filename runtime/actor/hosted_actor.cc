@@ -260,7 +260,7 @@ void HostedActor::Serve(Lane* lane) {
   while (std::unique_ptr<QueuedCall> call =
              lane->group()->queue.Pop(absl::InfiniteFuture())) {
     ReplyMessage reply;
-    if (RunCall(lane, call.get(), &reply)) call->session->Reply(*call, reply);
+    if (RunCall(lane, call.get(), &reply)) Answer(*call, reply);
     AfterCall(lane);
   }
 }
@@ -282,7 +282,7 @@ void HostedActor::ServeAndSave(Lane* lane) {
         if (held.empty()) since = absl::Now();
         held.push_back(std::move(item));
       } else {
-        item.call->session->Reply(*item.call, item.reply);
+        Answer(*item.call, item.reply);
       }
     }
     if (!held.empty() &&
@@ -295,6 +295,21 @@ void HostedActor::ServeAndSave(Lane* lane) {
     }
     AfterCall(lane);
     if (idle && queue.closed()) break;
+  }
+}
+
+void HostedActor::Answer(const QueuedCall& call, const ReplyMessage& reply) {
+  // What was kept before the session was abandoned went with it.
+  if (!call.session->Reply(call, reply)) ReleaseKept(call, reply);
+}
+
+void HostedActor::ReleaseKept(const QueuedCall& call,
+                              const ReplyMessage& reply) {
+  if (!reply.held_id.empty()) kept_.Release(reply.held_id);
+  if (!reply.kept && !call.message.keep_result) return;
+  v1::Value value;
+  if (value.ParseFromString(std::string(reply.result)) && value.has_object()) {
+    kept_.Release(value.object().object_id());
   }
 }
 
@@ -311,7 +326,7 @@ void HostedActor::Commit(std::vector<Held>* held) {
           absl::StrCat("the call ran, but what it did may be lost: ",
                        status.message()));
     }
-    item.call->session->Reply(*item.call, item.reply);
+    Answer(*item.call, item.reply);
   }
   held->clear();
   if (saver_->superseded()) End(status);
@@ -325,7 +340,7 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
       expired.call_id = call->message.call_id;
       expired.status = absl::DeadlineExceededError(
           "its timeout was over while it waited at the actor; it never runs");
-      call->session->Reply(*call, expired);
+      Answer(*call, expired);
     }
     return false;
   }
@@ -483,7 +498,7 @@ void HostedActor::EndWith(const absl::Status& status, v1::ActorEvent event) {
       ReplyMessage reply;
       reply.call_id = call->message.call_id;
       reply.status = status;
-      call->session->Reply(*call, reply);
+      Answer(*call, reply);
     }
   }
   for (const auto& session : sessions) session->Close(status);
