@@ -318,8 +318,9 @@ void HostedActor::Commit(std::vector<Held>* held) {
   if (!status.ok()) LOG(ERROR) << host_.spec().actor_id() << ": " << status;
   for (Held& item : *held) {
     if (!status.ok()) {
+      ReleaseKept(*item.call, item.reply);
       item.reply.result.Clear();
-      kept_.Release(item.reply.held_id);
+      item.reply.kept = false;
       item.reply.held_id.clear();
       item.reply.status = absl::Status(
           saver_->superseded() ? absl::StatusCode::kUnavailable : status.code(),
