@@ -59,6 +59,9 @@ class Recorder {
     return n;
   }
   std::string Large(int64_t size) { return std::string(size, 'x'); }
+  absl::Status Fail(int64_t size) {
+    return absl::InternalError(std::string(size, 'e'));
+  }
   // Runs until the gate opens; returns whether it was cancelled meanwhile.
   bool Hold() {
     absl::MutexLock lock(&GetLog().mu);
@@ -73,7 +76,7 @@ class Recorder {
   void Exit() { CurrentActor::Get()->Exit(); }
 };
 MINIRAY_ACTOR(Recorder, Constructor<>, &Recorder::Record, &Recorder::Large,
-              &Recorder::Hold, &Recorder::Exit);
+              &Recorder::Fail, &Recorder::Hold, &Recorder::Exit);
 
 inline CallRequest Request(const std::string& method, int max_retries = 0) {
   CallRequest request;
