@@ -2,6 +2,7 @@
 // neither can do to the other.
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -275,6 +276,25 @@ TEST(SegmentTest, WhatIsNoSegmentIsRefused) {
     close(fd);
   }
   unlink(path.c_str());
+}
+
+// A container may be given the machine's /proc.
+TEST(SegmentTest, AnotherNamespaceOfProcessesSharesNothing) {
+  const auto segment = Segment::Create(kMegabyte);
+  ASSERT_THAT(segment, IsOk());
+  const SegmentName name = (*segment)->name();
+  enum { kRefused, kTaken, kNotOpened, kNoNamespace };
+  Child child([&]() -> int {
+    if (unshare(CLONE_NEWPID) != 0) return kNoNamespace;
+    Child inside([&]() -> int {
+      if (!MappedSegment::Open(name).ok()) return kNotOpened;
+      return BorrowedMemory::CanRead(name) ? kTaken : kRefused;
+    });
+    return inside.Wait();
+  });
+  const int result = child.Wait();
+  if (result == kNoNamespace) GTEST_SKIP() << "none can be made here";
+  EXPECT_EQ(result, kRefused);
 }
 
 TEST(SegmentTest, NamesAreParsedWithCare) {
