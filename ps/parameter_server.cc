@@ -158,7 +158,8 @@ absl::StatusOr<NamedTensors> ParameterServer::PullWeights() const {
     return absl::FailedPreconditionError(
         "the parameter server has no weights: a synchronisation has failed, "
         "and it does not keep the old ones meanwhile (keep_weights = false); "
-        "the next synchronisation makes new ones");
+        "StartFromWorkers or PushWeights gives it some, and so does the next "
+        "synchronisation that succeeds");
   }
   if (weights_.empty()) {
     return absl::FailedPreconditionError(

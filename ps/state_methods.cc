@@ -152,6 +152,10 @@ absl::Status ParameterServer::CheckTravels() const {
 absl::StatusOr<std::string> ParameterServer::ExportState() const {
   MR_RETURN_IF_ERROR(CheckTravels());
   if (sharded_ != nullptr) return sharded_->ExportState();
+  if (!options_.keep_weights && stats_.version > 0) {
+    // A server that has let go of them is not one that never had any.
+    MR_RETURN_IF_ERROR(PullWeights().status());
+  }
   MR_ASSIGN_OR_RETURN(const ServerState state, StateNow());
   MR_ASSIGN_OR_RETURN(const absl::Cord bytes, EncodeValue(state));
   return std::string(bytes);

@@ -1,6 +1,8 @@
 // The methods of ParameterServer that synchronise: pull, aggregate, and what is
 // noted of it.
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +48,16 @@ absl::Status CheckHandles(const std::vector<AnyActorHandle>& workers) {
     }
   }
   return absl::OkStatus();
+}
+
+// False where the strategy is bound to refuse them, and to say why.
+bool MayAggregate(const SyncStrategy& strategy,
+                  const std::vector<Contribution>& contributions) {
+  const auto num_workers = static_cast<int64_t>(contributions.size());
+  if (!strategy.CheckWorkers(num_workers).ok()) return false;
+  return !strategy.UsesWorkerWeights() ||
+         std::any_of(contributions.begin(), contributions.end(),
+                     [](const Contribution& item) { return item.weight > 0; });
 }
 
 }  // namespace
@@ -130,7 +142,8 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
   start = absl::Now();
   NamedTensors aggregated;
   if (gradients_ == nullptr) {
-    if (!options_.keep_weights) {
+    if (!options_.keep_weights &&
+        MayAggregate(*strategy_, pulled.contributions)) {
       // Their memory is the next ones', unless a worker still reads it.
       weights_.clear();
       last_sync_.clear();

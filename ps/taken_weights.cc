@@ -30,8 +30,10 @@ absl::Status TakenWeights::Check(const AnyActorHandle& worker,
   if (restarted && BeginsAnew(worker)) {
     return absl::FailedPreconditionError(
         "has restarted since it was sent weights, and has those that it began "
-        "with; send it the server's with PushToWorkers, or let min_workers "
-        "allow a synchronisation to go on without it, which does so by itself");
+        "with; send it the server's with PushToWorkers, or, where the server "
+        "has none, give all the same with StartFromWorkers; or let min_workers "
+        "allow a synchronisation to go on without it, which sends it the "
+        "server's by itself");
   }
   if (taken.ok() || all_needed) return absl::OkStatus();
   return absl::FailedPreconditionError(

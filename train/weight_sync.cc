@@ -134,7 +134,15 @@ absl::Status WeightSync::SendTo(absl::string_view name,
   MR_ASSIGN_OR_RETURN(
       const ps::SyncStats stats,
       Await(server_.With(Retries()).Call<&ps::ParameterServer::GetStats>()));
-  if (!stats.initialized) return absl::OkStatus();
+  if (!stats.initialized && stats.version == 0) return absl::OkStatus();
+  if (!stats.initialized) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        name, " (", actor.ToString(),
+        ") cannot get the weights of the last synchronisation: one has failed "
+        "since, and the parameter server does not keep its weights meanwhile "
+        "(server_options.keep_weights = false); synchronise the other workers "
+        "first, or go on from a checkpoint"));
+  }
   const absl::Status sent =
       Await(server_.With(Retries()).Call<&ps::ParameterServer::PushToWorkers>(
           std::vector<AnyActorHandle>{actor}));

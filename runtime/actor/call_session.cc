@@ -190,7 +190,7 @@ void CallSession::OnRunning(QueuedCall* call) {
   ReadMore();
 }
 
-void CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
+bool CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
   KeptReply kept;
   if (reply.status.ok() && reply.result.size() >= kMinSharedBytes &&
       shares_replies_.load()) {
@@ -211,6 +211,7 @@ void CallSession::Reply(const QueuedCall& call, const ReplyMessage& reply) {
   UpdateStalled();
   WriteMore();
   ReadMore();
+  return !abandoned_;
 }
 
 void CallSession::AddReply(uint64_t call_id, KeptReply reply) {

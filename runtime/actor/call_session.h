@@ -94,8 +94,9 @@ class CallSession : public std::enable_shared_from_this<CallSession> {
   // keeps no other call from being read.
   void OnRunning(QueuedCall* call) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends a call of this session, which must still be the holder's.
-  void Reply(const QueuedCall& call, const ReplyMessage& reply)
+  // Ends a call of this session, which must still be the holder's. False: the
+  // session was abandoned, and nobody will come for the reply.
+  bool Reply(const QueuedCall& call, const ReplyMessage& reply)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Fails what still arrives with `status`, and ends the stream once all

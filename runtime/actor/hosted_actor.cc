@@ -260,7 +260,7 @@ void HostedActor::Serve(Lane* lane) {
   while (std::unique_ptr<QueuedCall> call =
              lane->group()->queue.Pop(absl::InfiniteFuture())) {
     ReplyMessage reply;
-    if (RunCall(lane, call.get(), &reply)) call->session->Reply(*call, reply);
+    if (RunCall(lane, call.get(), &reply)) Answer(*call, reply);
     AfterCall(lane);
   }
 }
@@ -282,7 +282,7 @@ void HostedActor::ServeAndSave(Lane* lane) {
         if (held.empty()) since = absl::Now();
         held.push_back(std::move(item));
       } else {
-        item.call->session->Reply(*item.call, item.reply);
+        Answer(*item.call, item.reply);
       }
     }
     if (!held.empty() &&
@@ -298,20 +298,36 @@ void HostedActor::ServeAndSave(Lane* lane) {
   }
 }
 
+void HostedActor::Answer(const QueuedCall& call, const ReplyMessage& reply) {
+  // What was kept before the session was abandoned went with it.
+  if (!call.session->Reply(call, reply)) ReleaseKept(call, reply);
+}
+
+void HostedActor::ReleaseKept(const QueuedCall& call,
+                              const ReplyMessage& reply) {
+  if (!reply.held_id.empty()) kept_.Release(reply.held_id);
+  if (!reply.kept && !call.message.keep_result) return;
+  v1::Value value;
+  if (value.ParseFromString(std::string(reply.result)) && value.has_object()) {
+    kept_.Release(value.object().object_id());
+  }
+}
+
 void HostedActor::Commit(std::vector<Held>* held) {
   const absl::Status status = saver_->Save();
   if (!status.ok()) LOG(ERROR) << host_.spec().actor_id() << ": " << status;
   for (Held& item : *held) {
     if (!status.ok()) {
+      ReleaseKept(*item.call, item.reply);
       item.reply.result.Clear();
-      kept_.Release(item.reply.held_id);
+      item.reply.kept = false;
       item.reply.held_id.clear();
       item.reply.status = absl::Status(
           saver_->superseded() ? absl::StatusCode::kUnavailable : status.code(),
           absl::StrCat("the call ran, but what it did may be lost: ",
                        status.message()));
     }
-    item.call->session->Reply(*item.call, item.reply);
+    Answer(*item.call, item.reply);
   }
   held->clear();
   if (saver_->superseded()) End(status);
@@ -325,7 +341,7 @@ bool HostedActor::RunCall(Lane* lane, QueuedCall* call, ReplyMessage* reply) {
       expired.call_id = call->message.call_id;
       expired.status = absl::DeadlineExceededError(
           "its timeout was over while it waited at the actor; it never runs");
-      call->session->Reply(*call, expired);
+      Answer(*call, expired);
     }
     return false;
   }
@@ -483,7 +499,7 @@ void HostedActor::EndWith(const absl::Status& status, v1::ActorEvent event) {
       ReplyMessage reply;
       reply.call_id = call->message.call_id;
       reply.status = status;
-      call->session->Reply(*call, reply);
+      Answer(*call, reply);
     }
   }
   for (const auto& session : sessions) session->Close(status);

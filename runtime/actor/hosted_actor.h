@@ -112,6 +112,10 @@ class HostedActor : public SessionOwner,
   const Method& FindMethod(absl::string_view name) const;
   absl::StatusOr<EncodedResult> Invoke(const CallMessage& call,
                                        const ActorClass::Method* method);
+  // Sends the reply. What is kept for one that nobody will get is let go of.
+  void Answer(const QueuedCall& call, const ReplyMessage& reply);
+  // Lets go of what is kept here for the reply.
+  void ReleaseKept(const QueuedCall& call, const ReplyMessage& reply);
   // Saves, and sends the replies that wait for it.
   void Commit(std::vector<Held>* held);
   // Ends the actor if its method asked for it, now that the reply is sent.

@@ -350,7 +350,8 @@ void ActorConnection::Accept(ActorStream* stream, const absl::Cord& bytes,
       continue;
     }
     acknowledged_.push_back(reply.call_id);
-    acknowledged_bytes_ += reply.result.size();
+    // The actor keeps the texts of errors, too.
+    acknowledged_bytes_ += reply.result.size() + reply.status.message().size();
     auto it = sent_.find(reply.call_id);
     if (it == sent_.end()) continue;  // It came before.
     PendingCall& call = *it->second;

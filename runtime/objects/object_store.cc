@@ -2,7 +2,6 @@
 
 #include <glog/logging.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +15,7 @@
 #include "proto/object.grpc.pb.h"
 #include "runtime/base/background.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/memory_limit.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/objects/chunk_stream.h"
@@ -38,10 +38,7 @@ constexpr int kMaxIdsPerMessage = 65536;
 constexpr absl::Duration kFreeTimeout = absl::Seconds(10);
 constexpr absl::Duration kLook = absl::Milliseconds(500);
 
-int64_t DefaultMaxBytes() {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  return std::max<int64_t>(pages, 0) * sysconf(_SC_PAGESIZE) / 10 * 3;
-}
+int64_t DefaultMaxBytes() { return UsableMemoryBytes() / 10 * 3; }
 
 // Each object is an open file; the rest of the process needs some as well.
 size_t MaxObjects() {

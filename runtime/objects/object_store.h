@@ -25,7 +25,8 @@ class ObjectStore {
   struct Options {
     std::string host = "127.0.0.1";  // Serves at HOST:0.
     std::string token;
-    // In memory, of all objects together; 0: 30 % of the machine's memory.
+    // In memory, of all objects together; 0: 30 % of the memory of
+    // the machine, or of the control group where that has a limit.
     int64_t max_bytes = 0;
     // Where objects go for which there is no memory; created if missing. Empty:
     // they are refused.

@@ -1,5 +1,8 @@
 #include "runtime/shm/borrowed_memory.h"
 
+#include <sys/stat.h>
+
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,19 @@ constexpr absl::Duration kIdle = absl::Seconds(10);
 // Each takes a file descriptor and address space.
 constexpr size_t kMaxMappings = 512;
 
+// Whether `pid` is in this process's namespace of processes. The readers of a
+// segment are counted by their numbers there: to an owner elsewhere, whose
+// memory can be opened all the same where both see one /proc, ours would be
+// another process's or nobody's.
+bool InOwnNamespace(pid_t pid) {
+  struct stat own, other;
+  // A kernel without them.
+  if (stat("/proc/self/ns/pid", &own) != 0) return true;
+  const std::string path = absl::StrCat("/proc/", pid, "/ns/pid");
+  return stat(path.c_str(), &other) == 0 && own.st_dev == other.st_dev &&
+         own.st_ino == other.st_ino;
+}
+
 }  // namespace
 
 BorrowedMemory& BorrowedMemory::Get() {
@@ -26,7 +42,7 @@ BorrowedMemory& BorrowedMemory::Get() {
 }
 
 bool BorrowedMemory::CanRead(const SegmentName& name) {
-  return MappedSegment::Open(name).ok();
+  return InOwnNamespace(name.pid) && MappedSegment::Open(name).ok();
 }
 
 absl::StatusOr<BorrowedMemory::Lease> BorrowedMemory::Borrow(

@@ -32,7 +32,8 @@ class BorrowedMemory {
   // This process's.
   static BorrowedMemory& Get();
 
-  // True if this process can read that one's segments.
+  // True if this process can read that one's segments, and is known to it by
+  // the same number.
   static bool CanRead(const SegmentName& name);
 
   // Errors: those of MappedSegment. OUT_OF_RANGE, the segment has not `size`

@@ -195,7 +195,10 @@ bool Segment::Claim() {
   // may pass it on.
   if (HasReaders(header)) return false;
   header->generation.fetch_add(1);
-  return !HasReaders(header);
+  if (!HasReaders(header)) return true;
+  // They came at that very moment, and what they read is as it was.
+  header->generation.fetch_sub(1);
+  return false;
 }
 
 absl::StatusOr<std::shared_ptr<MappedSegment>> MappedSegment::Open(
@@ -210,7 +213,7 @@ absl::StatusOr<std::shared_ptr<MappedSegment>> MappedSegment::Open(
         "map ", size, " bytes of shared memory: ", strerror(errno)));
   }
   std::shared_ptr<MappedSegment> segment(new MappedSegment(
-      name, std::move(fd), memory, static_cast<size_t>(size)));
+      name.inode, std::move(fd), memory, static_cast<size_t>(size)));
   if (mprotect(static_cast<char*>(memory) + kHeaderBytes, segment->capacity(),
                PROT_READ) != 0) {
     return ErrnoStatus(errno, "protect shared memory");
@@ -221,15 +224,19 @@ absl::StatusOr<std::shared_ptr<MappedSegment>> MappedSegment::Open(
   return segment;
 }
 
-MappedSegment::MappedSegment(const SegmentName& name, ScopedFd fd, void* memory,
+MappedSegment::MappedSegment(uint64_t inode, ScopedFd fd, void* memory,
                              size_t size)
-    : name_(name),
+    : inode_(inode),
       fd_(std::move(fd)),
       memory_(memory),
       data_(static_cast<const char*>(memory) + kHeaderBytes),
       capacity_(size - kHeaderBytes) {}
 
 MappedSegment::~MappedSegment() { munmap(memory_, kHeaderBytes + capacity_); }
+
+SegmentName MappedSegment::own_name() const {
+  return {getpid(), fd_.get(), inode_};
+}
 
 absl::StatusOr<std::shared_ptr<void>> MappedSegment::BeginReading(
     std::shared_ptr<MappedSegment> segment, uint64_t generation) {

@@ -81,7 +81,9 @@ class MappedSegment {
   // Read-only.
   const char* data() const { return data_; }
   size_t capacity() const { return capacity_; }
-  const SegmentName& name() const { return name_; }
+  // Where others find it as long as it is mapped here, whatever has become of
+  // its owner: this process's own descriptor of it.
+  SegmentName own_name() const;
   // The use that is read at present, or was last.
   uint64_t generation() const { return generation_.load(); }
 
@@ -98,10 +100,9 @@ class MappedSegment {
                                                    size_t size) const;
 
  private:
-  MappedSegment(const SegmentName& name, ScopedFd fd, void* memory,
-                size_t size);
+  MappedSegment(uint64_t inode, ScopedFd fd, void* memory, size_t size);
 
-  const SegmentName name_;
+  const uint64_t inode_;
   const ScopedFd fd_;
   void* const memory_;
   const char* const data_;

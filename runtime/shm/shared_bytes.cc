@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,8 +61,10 @@ std::optional<Place> Locate(const char* address) {
     return Place{block->segment(), block->generation(),
                  static_cast<uint64_t>(address - block->data())};
   }
+  // Its owner may give it back, or die, before the receiver opens it: this
+  // process keeps it open and reads it.
   if (const auto segment = BorrowedMemory::Get().Find(address)) {
-    return Place{segment->name(), segment->generation(),
+    return Place{segment->own_name(), segment->generation(),
                  static_cast<uint64_t>(address - segment->data())};
   }
   return std::nullopt;
@@ -195,7 +198,7 @@ absl::Cord EncodeSharedBytes(const absl::Cord& bytes) {
     uint64_t size;
   };
   std::vector<Use> uses;
-  std::map<std::pair<pid_t, int>, size_t> indices;
+  std::map<std::tuple<pid_t, int, uint64_t>, size_t> indices;
   uint64_t at = 0;
   for (absl::string_view part : bytes.Chunks()) {
     std::optional<Place> place;
@@ -204,8 +207,9 @@ absl::Cord EncodeSharedBytes(const absl::Cord& bytes) {
       inlined.Append(bytes.Subcord(at, part.size()));
     } else {
       flush();
+      const SegmentName& name = place->segment;
       const auto [it, added] = indices.emplace(
-          std::make_pair(place->segment.pid, place->segment.fd), uses.size());
+          std::make_tuple(name.pid, name.fd, name.inode), uses.size());
       if (added) uses.push_back({place->segment, place->generation, 0});
       Use& use = uses[it->second];
       use.size = std::max<uint64_t>(use.size, place->offset + part.size());

@@ -1,7 +1,5 @@
 #include "runtime/shm/shared_memory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "glog/logging.h"
 #include "runtime/base/background.h"
+#include "runtime/base/memory_limit.h"
 
 namespace miniray {
 namespace {
@@ -41,10 +40,9 @@ uint64_t LimitFromEnvironment() {
     }
     LOG(WARNING) << "MINIRAY_SHARED_MEMORY_MB=" << value
                  << " is not a number from 0 to " << kMaxMegabytes
-                 << "; a quarter of the machine's memory is used instead";
+                 << "; a quarter of the memory that may be used is the limit";
   }
-  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
-  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 4;
+  return static_cast<uint64_t>(UsableMemoryBytes()) / 4;
 }
 
 }  // namespace

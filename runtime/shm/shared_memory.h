@@ -3,7 +3,8 @@
 // writing to them does.
 //
 // MINIRAY_SHARED_MEMORY_MB limits it; 0 turns it off. Without it a quarter of
-// the machine's memory. What is not used for a while is given back.
+// the machine's memory, or of the control group's where that has a limit. What
+// is not used for a while is given back.
 
 #ifndef MINIRAY_RUNTIME_SHM_SHARED_MEMORY_H_
 #define MINIRAY_RUNTIME_SHM_SHARED_MEMORY_H_

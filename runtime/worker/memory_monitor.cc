@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "runtime/base/files.h"
+#include "runtime/base/memory_limit.h"
 #include "runtime/base/proc_stat.h"
 #include "runtime/base/status_macros.h"
 
@@ -131,21 +132,9 @@ std::map<pid_t, int64_t> MemoryByGroup(
 
 absl::StatusOr<MemoryReading> ReadMemory() {
   MR_ASSIGN_OR_RETURN(MemoryReading reading, ReadMachine());
-  const std::string own = ReadFile("/proc/self/cgroup").value_or("");
-  for (absl::string_view line : absl::StrSplit(own, '\n')) {
-    if (!absl::ConsumePrefix(&line, "0::/")) continue;
-    // A limit of a group above counts as well.
-    std::string path(line);
-    while (true) {
-      const std::optional<MemoryReading> group =
-          ReadGroup(absl::StrCat("/sys/fs/cgroup/", path));
-      if (group.has_value() && Share(*group) > Share(reading)) {
-        reading = *group;
-      }
-      if (path.empty()) break;
-      const size_t slash = path.rfind('/');
-      path.resize(slash == std::string::npos ? 0 : slash);
-    }
+  for (const std::string& folder : ControlGroupFolders()) {
+    const std::optional<MemoryReading> group = ReadGroup(folder);
+    if (group.has_value() && Share(*group) > Share(reading)) reading = *group;
   }
   return reading;
 }

@@ -70,7 +70,7 @@ class WorkerDaemon {
     // -1: the default of runtime/shm.
     int64_t shared_memory_mb = -1;
     // In memory, of values put into the node's object store; 0: 30 % of the
-    // machine's.
+    // machine's, or of the control group's where that has a limit.
     int64_t object_store_bytes = 0;
     // Where the others go; empty: a folder of the session.
     std::string object_spill_dir;

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/real_cluster.h"
@@ -64,19 +67,61 @@ std::vector<std::string> NamedMemoryOf(pid_t pid) {
   return Holds(pid, "/dev/shm/");
 }
 
+// Names in /dev/shm, whoever made them.
+std::set<std::string> Names() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it("/dev/shm", error), end; !error && it != end;
+       it.increment(error)) {
+    names.insert(it->path().filename());
+  }
+  return names;
+}
+
+bool HasNumber(absl::string_view name, pid_t number) {
+  for (absl::string_view word : absl::StrSplit(name, absl::ByAnyChar("._-"))) {
+    pid_t found = 0;
+    if (absl::SimpleAtoi(word, &found) && found == number) return true;
+  }
+  return false;
+}
+
+// Names that were not there before and could be of these processes: they say
+// so, or have the number of one, as LibTorch's have. Other tests run side by
+// side.
+std::vector<std::string> LeftNames(const std::set<std::string>& before,
+                                   const std::vector<pid_t>& pids) {
+  std::vector<std::string> left;
+  for (const std::string& name : Names()) {
+    if (before.contains(name)) continue;
+    const bool ours = absl::StrContains(name, "miniray") ||
+                      std::any_of(pids.begin(), pids.end(), [&](pid_t pid) {
+                        return HasNumber(name, pid);
+                      });
+    if (ours) left.push_back(name);
+  }
+  return left;
+}
+
 // What has a name is seen, unlinked or not.
 TEST(SharedMemoryLeftoversTest, MemoryWithANameWouldBeFound) {
-  std::string path = "/dev/shm/leftovers-test-XXXXXX";
+  const std::set<std::string> before = Names();
+  std::string path =
+      absl::StrCat("/dev/shm/leftovers-test-", getpid(), "-XXXXXX");
   const int fd = mkostemp(path.data(), O_CLOEXEC);
   ASSERT_GE(fd, 0) << strerror(errno);
   EXPECT_THAT(NamedMemoryOf(getpid()), ElementsAre(path));
+  EXPECT_THAT(LeftNames(before, {getpid()}),
+              ElementsAre(fs::path(path).filename()));
   EXPECT_EQ(unlink(path.c_str()), 0);
   EXPECT_THAT(NamedMemoryOf(getpid()), ElementsAre(StartsWith(path)));
   close(fd);
   EXPECT_THAT(NamedMemoryOf(getpid()), IsEmpty());
+  EXPECT_THAT(LeftNames(before, {getpid()}), IsEmpty());
 }
 
 TEST(SharedMemoryLeftoversTest, NothingStaysWhoeverIsKilledWhenever) {
+  const std::set<std::string> before = Names();
   RealCluster cluster;
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -108,6 +153,7 @@ TEST(SharedMemoryLeftoversTest, NothingStaysWhoeverIsKilledWhenever) {
     ASSERT_EQ(kill(victim, SIGKILL), 0);
     driver->Wait();
     for (pid_t pid : pids) EXPECT_TRUE(cluster.tree().WaitForEnd(pid));
+    EXPECT_THAT(LeftNames(before, pids), IsEmpty());
     // Head, daemon, its guardian and template go on, and hold nothing.
     for (pid_t pid : cluster.tree().Living()) {
       EXPECT_TRUE(Eventually([&] { return SharedMemoryOf(pid).empty(); }))
@@ -115,6 +161,7 @@ TEST(SharedMemoryLeftoversTest, NothingStaysWhoeverIsKilledWhenever) {
           << testing::PrintToString(SharedMemoryOf(pid));
       EXPECT_THAT(NamedMemoryOf(pid), IsEmpty());
     }
+    EXPECT_THAT(LeftNames(before, cluster.tree().Living()), IsEmpty());
   }
 }
 

@@ -412,7 +412,11 @@ TEST_F(ParameterServerTest, WithoutKeepingAFailureLeavesTheServerEmpty) {
   const auto none = server_.Call<&ParameterServer::PullWeights>().Get();
   EXPECT_TRUE(absl::IsFailedPrecondition(none.status())) << none.status();
   EXPECT_THAT(std::string(none.status().message()),
-              HasSubstr("the next synchronisation makes new ones"));
+              AllOf(HasSubstr("StartFromWorkers or PushWeights"),
+                    HasSubstr("the next synchronisation that succeeds")));
+  // Nobody could go on from that.
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      server_.Call<&ParameterServer::ExportState>().Get().status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(
       server_.Call<&ParameterServer::PushToWorkers>(sound).Get()));
   EXPECT_EQ(Stats().version, 1);
@@ -426,6 +430,49 @@ TEST_F(ParameterServerTest, WithoutKeepingAFailureLeavesTheServerEmpty) {
   const auto weights = server_.Call<&ParameterServer::PullWeights>().Get();
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_TRUE(SameBits(weights->front().second, Floats({2, 3})));
+  EXPECT_TRUE(server_.Call<&ParameterServer::ExportState>().Get().ok());
+  // Worker 0's are a way out, too.
+  EXPECT_FALSE(sync(handles_, "third").ok());
+  EXPECT_FALSE(Stats().initialized);
+  EXPECT_TRUE(
+      server_.Call<&ParameterServer::StartFromWorkers>(sound).Get().ok());
+  EXPECT_TRUE(Stats().initialized);
+  EXPECT_TRUE(
+      server_.Call<&ParameterServer::PushToWorkers>(handles_).Get().ok());
+}
+
+TEST_F(ParameterServerTest, WithoutKeepingTooFewWorkersCostNoWeights) {
+  StartServer("krum", {{"num_malicious", int64_t{0}}},
+              {.min_workers = 2, .keep_weights = false});
+  StartWorkers(
+      {{{"w", Floats({1})}}, {{"w", Floats({1})}}, {{"w", Floats({1})}}});
+  ASSERT_TRUE(Sync().ok());
+  // Three are needed.
+  ASSERT_TRUE(
+      workers_[2].Call<&Worker::Fail>(std::string("GetWeights")).Get().ok());
+  EXPECT_THAT(SyncError(), AllOf(HasSubstr("strategy krum"),
+                                 HasSubstr("needs at least 2 * num_malicious + "
+                                           "3 workers, and there are 2")));
+  EXPECT_TRUE(Stats().initialized);
+  EXPECT_TRUE(server_.Call<&ParameterServer::PullWeights>().Get().ok());
+  ASSERT_TRUE(workers_[2].Call<&Worker::Fail>(std::string()).Get().ok());
+  EXPECT_TRUE(Sync().ok());
+}
+
+TEST_F(ParameterServerTest, WithoutKeepingWeightsOfNobodyCostNoWeights) {
+  StartServer("weighted", {}, {.keep_weights = false});
+  StartWorkers({{{"w", Floats({1})}}, {{"w", Floats({5})}}});
+  const auto set = [&](int id, double weight) {
+    return server_.Call<&ParameterServer::SetWorkerWeight>(id, weight).Get();
+  };
+  ASSERT_TRUE(Sync().ok());
+  ASSERT_TRUE(set(0, 0).ok());
+  ASSERT_TRUE(set(1, 0).ok());
+  EXPECT_THAT(SyncError(), HasSubstr("the weights of all 2 workers are 0"));
+  EXPECT_TRUE(Stats().initialized);
+  EXPECT_TRUE(server_.Call<&ParameterServer::PullWeights>().Get().ok());
+  ASSERT_TRUE(set(1, 1).ok());
+  EXPECT_TRUE(Sync().ok());
 }
 
 TEST_F(ParameterServerTest, StrategiesWithAMemoryNeedTheWeightsKept) {

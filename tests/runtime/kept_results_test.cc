@@ -32,6 +32,19 @@ class Maker {
 };
 MINIRAY_ACTOR(Maker, Constructor<>, &Maker::Make, &Maker::Size);
 
+// Whose state cannot be saved.
+class Forgetful {
+ public:
+  std::string Make(int64_t size) {
+    return std::string(static_cast<size_t>(size), 'f');
+  }
+  absl::StatusOr<std::string> SaveState() const {
+    return absl::ResourceExhaustedError("no room for it");
+  }
+  absl::Status RestoreState(const std::string&) { return absl::OkStatus(); }
+};
+MINIRAY_ACTOR(Forgetful, Constructor<>, &Forgetful::Make);
+
 class KeptResultsTest : public testing::Test {
  protected:
   // Whose store has so many bytes of memory.
@@ -124,6 +137,22 @@ TEST_F(KeptResultsTest, WhereTheNodeHasNoRoomTheErrorSaysWhatToDo) {
   EXPECT_EQ(Inspect(maker).calls_failed(), 1u);
   EXPECT_EQ(Inspect(maker).kept_objects(), 1);
   EXPECT_EQ(Stored(), 1);
+}
+
+TEST_F(KeptResultsTest, WhatFailsBecauseTheStateIsNotSavedIsNotKept) {
+  const auto actor = driver_.CreateActor<Forgetful>({});
+  ASSERT_THAT(actor, IsOk());
+  std::vector<ObjectRef<std::string>> refs;
+  for (int i = 0; i < 3; ++i) {
+    refs.push_back(actor->With({.keep_result = true})
+                       .Call<&Forgetful::Make>(int64_t{1'000'000}));
+    EXPECT_THAT(refs.back().Get(kLong),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("what it did may be lost"),
+                               HasSubstr("no room for it"))));
+  }
+  EXPECT_EQ(Inspect(*actor).kept_objects(), 0);
+  EXPECT_TRUE(Eventually([&] { return Stored() == 0; }, kLong));
 }
 
 TEST_F(KeptResultsTest, WhatNobodyWaitsForIsNotKept) {

@@ -8,6 +8,7 @@
 #include "absl/flags/reflection.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/memory_limit.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/shell_word.h"
 #include "tools/cli/start_options.h"
@@ -136,9 +137,9 @@ TEST_F(CommandLineTest, NodeOffersTheMachine) {
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_THAT(options->resources.quantity(),
               UnorderedElementsAre(Pair("CPU", UsableCpus()),
-                                   Pair("memory", MachineMemoryBytes())));
+                                   Pair("memory", UsableMemoryBytes())));
   EXPECT_GE(UsableCpus(), 1);
-  EXPECT_GT(MachineMemoryBytes(), 1 << 27);
+  EXPECT_GT(UsableMemoryBytes(), 1 << 27);
 }
 
 TEST_F(CommandLineTest, NodeShowsMetricsAtAnyPortUnlessToldOtherwise) {

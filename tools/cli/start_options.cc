@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/files.h"
+#include "runtime/base/memory_limit.h"
 #include "runtime/base/net.h"
 #include "runtime/base/silence.h"
 #include "runtime/base/status_macros.h"
@@ -239,7 +240,9 @@ absl::Status ReadNodeOptions(const CommandLine& line, StartOptions* options) {
   if (const double gpus = absl::GetFlag(FLAGS_num_gpus); gpus > 0) {
     quantity["GPU"] = gpus;
   }
-  if (!quantity.contains("memory")) quantity["memory"] = MachineMemoryBytes();
+  if (!quantity.contains("memory")) {
+    quantity["memory"] = static_cast<double>(UsableMemoryBytes());
+  }
   MR_RETURN_IF_ERROR(ReadNodePeriods(line, options));
   options->memory_limit = absl::GetFlag(FLAGS_memory_limit);
   if (!(options->memory_limit >= 0 && options->memory_limit <= 1)) {
@@ -400,11 +403,6 @@ int UsableCpus() {
   if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return CPU_COUNT(&cpus);
   // More than 1024 CPUs.
   return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-}
-
-double MachineMemoryBytes() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace miniray::cli

@@ -91,9 +91,6 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
 // CPUs that this process may run on.
 int UsableCpus();
 
-// Bytes of this machine's memory.
-double MachineMemoryBytes();
-
 }  // namespace miniray::cli
 
 #endif  // MINIRAY_TOOLS_CLI_START_OPTIONS_H_

@@ -101,11 +101,12 @@ class CallSessionTest : public testing::Test, public SessionOwner {
     reply.call_id = id;
     // In one piece, as tensors are: a copy would come in small ones.
     reply.result = absl::Cord(std::string(result));
-    call->session->Reply(*call, reply);
+    wanted_ = call->session->Reply(*call, reply);
     return id;
   }
 
   CallQueue queue_;
+  bool wanted_ = false;  // The last reply.
   std::vector<std::string> released_;
   // By path, and whether they were sent.
   std::map<std::pair<CallPath, bool>, uint64_t> bytes_;
@@ -319,9 +320,12 @@ TEST_F(CallSessionTest, AnAbandonedSessionKeepsNothing) {
   auto stream = Attach(false);
   session_->OnFrame(stream.get(), Frame({1, 2}));
   EXPECT_EQ(RunNext(), 1u);
+  EXPECT_TRUE(wanted_);
   session_->Abandon();
   EXPECT_EQ(session_->reply_bytes(), 0u);
   EXPECT_EQ(RunNext(), 2u);
+  // So the actor knows that nobody will release what it keeps for it.
+  EXPECT_FALSE(wanted_);
   EXPECT_EQ(session_->reply_bytes(), 0u);
   EXPECT_THAT(released_, IsEmpty());
 }

@@ -277,6 +277,20 @@ TEST_P(ActorConnectionCallsTest, ADefaultLimitsTheBytesOfPendingCalls) {
   connection->Close(absl::CancelledError("the test ends"));
 }
 
+// Together they are more than an actor keeps for a caller that acknowledges
+// nothing; they are few, and no further call brings the acknowledgements.
+TEST_P(ActorConnectionCallsTest, LargeErrorsDoNotHoldBackWhatFollows) {
+  auto connection = Connect();
+  std::shared_ptr<CallState> last;
+  for (int i = 0; i < 70; ++i) {
+    CallRequest request = Request("Fail");
+    request.args = {*EncodeValue(int64_t{4} << 20)};
+    last = connection->Call(std::move(request));
+  }
+  EXPECT_THAT(last->Wait(kLong),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("eee")));
+}
+
 TEST_P(ActorConnectionCallsTest, ExitAnswersItsCallAndFailsTheOthers) {
   auto connection = Connect();
   SetGate(false);

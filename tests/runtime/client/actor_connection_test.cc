@@ -273,6 +273,39 @@ TEST_P(ActorConnectionTest, ASessionIsForgottenAfterTheTimeThatTheHeadSays) {
   SetGate(true);
 }
 
+TEST_P(ActorConnectionTest, WhatEndsAfterItsSessionWasForgottenKeepsNothing) {
+  session_life_ms_ = 50;
+  server_ = StartProcess(0);
+  proxy_->SetTarget(server_->address());
+  auto connection = Connect();
+  CallRequest request = Record(1, 1);
+  request.keep_result = true;
+  const auto kept = connection->Call(std::move(request));
+  ASSERT_THAT(kept->Wait(kLong).status(), IsOk());
+  ASSERT_EQ(KeptResults(), 1);
+  SetGate(false);
+  request = Request("Hold");
+  request.keep_result = true;
+  const auto running = connection->Call(std::move(request));
+  request = Record(1, 2);
+  request.keep_result = true;
+  const auto waiting = connection->Call(std::move(request));
+  const auto last = connection->Call(Record(1, 3));
+  ASSERT_TRUE(AwaitHolding(1));
+  ASSERT_TRUE(Becomes([&] {
+    const auto response = Inspect();
+    return response.has_value() && response->calls_waiting() == 2;
+  }));
+  proxy_->Refuse(true);
+  proxy_->Cut();
+  // The session is forgotten,
+  ASSERT_TRUE(Becomes([&] { return KeptResults() == 0; }));
+  SetGate(true);
+  // and its calls run all the same.
+  ASSERT_TRUE(Becomes([&] { return Runs(1).size() == 3; }));
+  EXPECT_EQ(KeptResults(), 0);
+}
+
 TEST_P(ActorConnectionTest, ADeadActorsCallsFailWithTheCause) {
   auto connection = Connect();
   SetGate(false);

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,9 @@ class Recorder {
     return n;
   }
   std::string Large(int64_t size) { return std::string(size, 'x'); }
+  absl::Status Fail(int64_t size) {
+    return absl::InternalError(std::string(size, 'e'));
+  }
   // Runs until the gate opens; returns whether it was cancelled meanwhile.
   bool Hold() {
     absl::MutexLock lock(&GetLog().mu);
@@ -72,7 +76,7 @@ class Recorder {
   void Exit() { CurrentActor::Get()->Exit(); }
 };
 MINIRAY_ACTOR(Recorder, Constructor<>, &Recorder::Record, &Recorder::Large,
-              &Recorder::Hold, &Recorder::Exit);
+              &Recorder::Fail, &Recorder::Hold, &Recorder::Exit);
 
 inline CallRequest Request(const std::string& method, int max_retries = 0) {
   CallRequest request;
@@ -203,9 +207,8 @@ class ActorConnectionTest : public testing::TestWithParam<Transport> {
     return connections_.back();
   }
 
-  // How many results the actor's process keeps, as it says itself; -1: it does
-  // not answer.
-  int64_t KeptResults() const {
+  // What the actor's process says of itself; absent: it does not answer.
+  std::optional<v1::InspectResponse> Inspect() const {
     grpc::ClientContext context;
     PrepareContext(&context, /*token=*/"", kLong);
     v1::InspectRequest request;
@@ -214,7 +217,12 @@ class ActorConnectionTest : public testing::TestWithParam<Transport> {
     const auto stub =
         v1::ActorService::NewStub(MakeChannel(server_->address()));
     const grpc::Status status = stub->Inspect(&context, request, &response);
-    return status.ok() ? response.kept_objects() : -1;
+    return status.ok() ? std::optional(response) : std::nullopt;
+  }
+  // How many results it keeps; -1: it does not answer.
+  int64_t KeptResults() const {
+    const auto response = Inspect();
+    return response.has_value() ? response->kept_objects() : -1;
   }
 
   std::vector<v1::ActorEvent> Events() {

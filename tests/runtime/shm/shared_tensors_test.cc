@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ class Keeper {
   double SumReadOnly(const ReadOnly<at::Tensor>& tensor) {
     return tensor.value.sum().item<double>();
   }
+  // Keeps the sender's own memory, and passes that on.
+  void KeepLent(const ReadOnly<at::Tensor>& tensor) { lent_ = tensor.value; }
+  ReadOnly<at::Tensor> GiveLent() const { return {lent_}; }
   double KeptSum() const { return kept_.sum().item<double>(); }
   // Reads it where it lies: in the node's store.
   absl::StatusOr<double> SumPut(const ObjectRef<ReadOnly<at::Tensor>>& ref) {
@@ -54,24 +58,45 @@ class Keeper {
 
  private:
   at::Tensor kept_;
+  at::Tensor lent_;
 };
 MINIRAY_ACTOR(Keeper, Constructor<>, &Keeper::Make, &Keeper::Give,
               &Keeper::Lend, &Keeper::Keep, &Keeper::AddToKept, &Keeper::Sum,
               &Keeper::SumPut, &Keeper::PoolBytes, &Keeper::SumReadOnly,
-              &Keeper::KeptSum, &Keeper::Pid, &Keeper::Several);
+              &Keeper::KeepLent, &Keeper::GiveLent, &Keeper::KeptSum,
+              &Keeper::Pid, &Keeper::Several);
+
+class Sender {
+ public:
+  absl::Status LendTo(ActorHandle<Keeper> keeper, double value) {
+    // The first call finds out that memory can be shared.
+    MR_RETURN_IF_ERROR(keeper.Call<&Keeper::Pid>().Get().status());
+    const at::Tensor tensor = at::full({kLarge}, value, at::kFloat);
+    return keeper.Call<&Keeper::KeepLent>(ReadOnly<at::Tensor>{tensor}).Get();
+  }
+  int64_t Pid() const { return getpid(); }
+};
+MINIRAY_ACTOR(Sender, Constructor<>, &Sender::LendTo, &Sender::Pid);
 
 // Bytes of this machine's shared memory that the test's own process lends.
 uint64_t Lent() { return SharedMemory::Get().bytes(); }
 
 class SharedTensorsTest : public testing::Test {
  protected:
-  ActorHandle<Keeper> MakeKeeper() {
-    auto keeper = cluster_.CreateActor<Keeper>({.resources = {.cpu = 0}});
+  ActorHandle<Keeper> MakeKeeper(
+      const std::map<std::string, std::string>& env = {}) {
+    auto keeper =
+        cluster_.CreateActor<Keeper>({.resources = {.cpu = 0}, .env = env});
     EXPECT_THAT(keeper, IsOk());
     EXPECT_THAT(keeper->WaitReady(), IsOk());
     // The first call finds out that memory can be shared.
     EXPECT_THAT(keeper->Call<&Keeper::Pid>().Get(), IsOk());
     return *keeper;
+  }
+
+  static void Kill(int64_t pid) {
+    ASSERT_EQ(kill(static_cast<pid_t>(pid), SIGKILL), 0);
+    EXPECT_TRUE(Eventually([pid] { return !ProcessLives(pid); }));
   }
 
   TestCluster nodes_;
@@ -160,6 +185,49 @@ TEST_F(SharedTensorsTest, WhatIsPassedOnIsNotCopied) {
   EXPECT_EQ(*two.Call<&Keeper::Sum>(made).Get(), 2.0 * kLarge);
   EXPECT_EQ(Lent(), before);
   EXPECT_EQ(*two.Call<&Keeper::PoolBytes>().Get(), 0);
+}
+
+TEST_F(SharedTensorsTest, WhatIsPassedOnOutlivesItsProducer) {
+  auto one = MakeKeeper();
+  auto two = MakeKeeper();
+  auto made = one.Call<&Keeper::Make>(2.0);
+  ASSERT_THAT(made.Get(), IsOk());
+  const uint64_t before = Lent();
+  Kill(*one.Call<&Keeper::Pid>().Get());
+  EXPECT_THAT(two.Call<&Keeper::Sum>(made).Get(), IsOkAndHolds(2.0 * kLarge));
+  // It is still the one copy that the producer made.
+  EXPECT_LE(Lent(), before);
+  EXPECT_EQ(*two.Call<&Keeper::PoolBytes>().Get(), 0);
+}
+
+TEST_F(SharedTensorsTest, WhatIsPassedOnOutlivesItsPlaceInThePool) {
+  // One tensor has 4: each new one takes the last one's place.
+  auto one = MakeKeeper({{"MINIRAY_SHARED_MEMORY_MB", "6"}});
+  auto two = MakeKeeper();
+  auto made = one.Call<&Keeper::Make>(2.0);
+  ASSERT_THAT(made.Get(), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(one.Call<&Keeper::Make>(5.0).Get(), IsOk());
+  }
+  EXPECT_GE(*one.Call<&Keeper::PoolBytes>().Get(), 4 << 20);
+  EXPECT_LE(*one.Call<&Keeper::PoolBytes>().Get(), 6 << 20);
+  EXPECT_THAT(two.Call<&Keeper::Sum>(made).Get(), IsOkAndHolds(2.0 * kLarge));
+}
+
+TEST_F(SharedTensorsTest, AnArgumentThatWasKeptIsReturnedAfterItsSendersDeath) {
+  auto keeper = MakeKeeper();
+  auto other = MakeKeeper();
+  auto sender = cluster_.CreateActor<Sender>({.resources = {.cpu = 0}});
+  ASSERT_THAT(sender, IsOk());
+  ASSERT_THAT(sender->Call<&Sender::LendTo>(keeper, 3.0).Get(), IsOk());
+  Kill(*sender->Call<&Sender::Pid>().Get());
+  const auto given = keeper.Call<&Keeper::GiveLent>().Get();
+  ASSERT_THAT(given, IsOk());
+  EXPECT_EQ(given->value.sum().item<double>(), 3.0 * kLarge);
+  // And once more.
+  Kill(*keeper.Call<&Keeper::Pid>().Get());
+  EXPECT_THAT(other.Call<&Keeper::SumReadOnly>(*given).Get(),
+              IsOkAndHolds(3.0 * kLarge));
 }
 
 TEST_F(SharedTensorsTest, WhoOnlyReadsWhatWasPutCopiesNothing) {

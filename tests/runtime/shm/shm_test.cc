@@ -2,6 +2,7 @@
 // neither can do to the other.
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -277,6 +278,25 @@ TEST(SegmentTest, WhatIsNoSegmentIsRefused) {
   unlink(path.c_str());
 }
 
+// A container may be given the machine's /proc.
+TEST(SegmentTest, AnotherNamespaceOfProcessesSharesNothing) {
+  const auto segment = Segment::Create(kMegabyte);
+  ASSERT_THAT(segment, IsOk());
+  const SegmentName name = (*segment)->name();
+  enum { kRefused, kTaken, kNotOpened, kNoNamespace };
+  Child child([&]() -> int {
+    if (unshare(CLONE_NEWPID) != 0) return kNoNamespace;
+    Child inside([&]() -> int {
+      if (!MappedSegment::Open(name).ok()) return kNotOpened;
+      return BorrowedMemory::CanRead(name) ? kTaken : kRefused;
+    });
+    return inside.Wait();
+  });
+  const int result = child.Wait();
+  if (result == kNoNamespace) GTEST_SKIP() << "none can be made here";
+  EXPECT_EQ(result, kRefused);
+}
+
 TEST(SegmentTest, NamesAreParsedWithCare) {
   const SegmentName name{12, 34, 56};
   const auto parsed = SegmentName::Parse(name.ToString());
@@ -286,6 +306,67 @@ TEST(SegmentTest, NamesAreParsedWithCare) {
                            "1:2:x", "1:2:99999999999999999999"}) {
     EXPECT_FALSE(SegmentName::Parse(text).ok()) << text;
   }
+}
+
+TEST(SharedBytesTest, WhatIsPassedOnOutlivesItsOwner) {
+  BorrowedMemory& memory = BorrowedMemory::Get();
+  absl::Cord passed, expected;
+  int last_fd = -1;
+  for (const char fill : {'p', 'q'}) {
+    auto owned = Segment::Create(kMegabyte);
+    ASSERT_THAT(owned, IsOk());
+    std::memset((*owned)->data(), fill, kMegabyte);
+    const SegmentName name = (*owned)->name();
+    // Two owners' names that differ by the inode only.
+    if (last_fd >= 0) {
+      ASSERT_EQ(name.fd, last_fd);
+    }
+    last_fd = name.fd;
+    const auto lease = memory.Borrow(name, 0, kMegabyte);
+    ASSERT_THAT(lease, IsOk());
+    passed.Append(absl::MakeCordFromExternal(
+        absl::string_view(lease->data(), kMegabyte), [lease = *lease] {}));
+    expected.Append(Large(fill));
+    owned->reset();
+    EXPECT_FALSE(BorrowedMemory::CanRead(name));
+  }
+  // So that the child finds nothing mapped by its owner's name.
+  memory.Trim(absl::ZeroDuration());
+  EXPECT_EQ(memory.mappings(), 0u);
+  const absl::Cord encoded = EncodeSharedBytes(MoveToSharedMemory(passed));
+  EXPECT_LT(encoded.size(), 1000u);
+  Child child([&] {
+    const absl::StatusOr<absl::Cord> read = DecodeSharedBytes(encoded);
+    return read.ok() && *read == expected ? 0 : 1;
+  });
+  EXPECT_EQ(child.Wait(), 0);
+}
+
+TEST(SharedBytesTest, TheOwnerLeavesAloneWhatWasPassedOn) {
+  SharedMemory pool({.max_bytes = 64 * kMegabyte});
+  std::shared_ptr<SharedBlock> block = pool.Allocate(kMegabyte);
+  ASSERT_NE(block, nullptr);
+  const char* const address = block->data();
+  auto lease = BorrowedMemory::Get().Borrow(block->segment(),
+                                            block->generation(), kMegabyte);
+  ASSERT_THAT(lease, IsOk());
+  const absl::Cord encoded = EncodeSharedBytes(absl::MakeCordFromExternal(
+      absl::string_view(lease->data(), kMegabyte), [lease = *lease] {}));
+  Signal reading;
+  Child child([&] {
+    const absl::StatusOr<absl::Cord> read = DecodeSharedBytes(encoded);
+    if (!read.ok()) return 1;
+    reading.Give();
+    while (true) pause();
+  });
+  reading.Await();
+  // Who passed it on reads it no more, and the one it was passed to does.
+  *lease = {};
+  block.reset();
+  block = pool.Allocate(kMegabyte);
+  EXPECT_NE(block->data(), address);
+  child.Kill();
+  child.Wait();
 }
 
 TEST(SharedBytesTest, AnyBytesAreAStatus) {
