@@ -43,7 +43,7 @@ ABSL_FLAG(std::string, resources, "", "Further resources: name=quantity,...");
 ABSL_FLAG(int64_t, shared_memory_mb, -1,
           "Memory that each actor process may lend; -1: a quarter of all.");
 ABSL_FLAG(int64_t, object_store_bytes, 0,
-          "Memory of the node's object store; 0: 30 % of the machine's.");
+          "Memory of the node's object store; 0: 30 % of all.");
 ABSL_FLAG(std::string, object_spill_dir, "",
           "Folder for objects that have no room in memory.");
 ABSL_FLAG(std::string, node_ip, "", "IP address the node's actors listen on.");

@@ -70,13 +70,13 @@ A worker daemon:
                       CUDA_VISIBLE_DEVICES names, or devices 0 to N-1; what it
                       runs sees those that it was given
   --resources LIST    further ones: name=quantity,... ("memory" is in bytes;
-                      default: the machine's)
+                      default: the machine's, or its control group's)
   --labels LIST       name=value,... for actors that ask for nodes with them
   --shared_memory_mb N  memory that each actor process may lend to the others of
                       the machine, so that tensors need not be sent (default:
-                      a quarter of the machine's; 0: none)
-  --object_store_bytes N   memory for values that are put (default: 30 % of the
-                      machine's); those least recently used go to disk then
+                      a quarter of that; 0: none)
+  --object_store_bytes N   memory for values that are put (default: 30 % of
+                      that); those least recently used go to disk then
   --object_spill_dir DIR   ... into this folder (default: in the session's)
   --node_ip IP        where its actors listen (default: the address from which
                       this machine reaches the head); beyond loopback the
