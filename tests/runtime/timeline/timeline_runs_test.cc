@@ -91,6 +91,7 @@ TEST(RunsOfTimelineTest, TheClocksOfTheMachinesMakeNoDifference) {
 TEST(RunsOfTimelineTest, ALostRunEndsByTheHeadsClock) {
   v1::GetCallRecordsResponse calls;
   v1::NodeClock* const clock = calls.add_clocks();
+  clock->set_node_id("node-early");  // The call is of another node.
   clock->set_hostname("early");
   clock->mutable_reading()->set_ahead_us(1'000'000);
   v1::ListRunsResponse list;
