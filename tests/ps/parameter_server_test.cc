@@ -465,6 +465,7 @@ TEST_F(ParameterServerTest, WithoutKeepingWeightsOfNobodyCostNoWeights) {
   const auto set = [&](int id, double weight) {
     return server_.Call<&ParameterServer::SetWorkerWeight>(id, weight).Get();
   };
+  ASSERT_TRUE(set(0, 3).ok());
   ASSERT_TRUE(Sync().ok());
   ASSERT_TRUE(set(0, 0).ok());
   ASSERT_TRUE(set(1, 0).ok());
