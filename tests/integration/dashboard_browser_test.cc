@@ -715,7 +715,7 @@ TEST_F(DashboardBrowserTest, MarkupOfAnActorIsText) {
       },
       kPatience));
   OpenDashboard();
-  const auto see_text = [this](const std::string& id) {
+  const auto see_text = [&](const std::string& id) {
     EXPECT_TRUE(
         See(absl::StrCat("text('", id, "').includes(", Quoted(kMarkup), ")")));
     EXPECT_EQ(Now("document.querySelectorAll('img').length"), 0);
