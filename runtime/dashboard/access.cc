@@ -1,5 +1,7 @@
 #include "runtime/dashboard/access.h"
 
+#include <httplib.h>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,7 +45,8 @@ bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
 
 bool BearsToken(absl::string_view authorization, absl::string_view token) {
   return absl::ConsumePrefix(&authorization, "Bearer ") &&
-         TokensMatch(authorization, token);
+         TokensMatch(authorization,
+                     httplib::detail::decode_url(std::string(token), false));
 }
 
 std::string WhyNoWriteWithoutToken(const WriteRequest& request) {

@@ -24,7 +24,8 @@ bool IsOwnHost(absl::string_view host_header, absl::string_view listen_host);
 bool IsOwnOrigin(absl::string_view origin, absl::string_view host_header,
                  bool tls);
 
-// True if `authorization` (the header) is "Bearer <token>".
+// True if `authorization` is "Bearer <token>": the header as cpp-httplib gives
+// it, which has decoded what looks like "%2f" in it.
 bool BearsToken(absl::string_view authorization, absl::string_view token);
 
 // What a request that changes something shows, beside a token.

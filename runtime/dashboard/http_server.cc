@@ -26,6 +26,8 @@ constexpr absl::Duration kLastAnswersTime = absl::Seconds(1);
 
 // What this thread serves.
 thread_local Connection* serving = nullptr;
+// How many connections were accepted before that one.
+thread_local uint64_t serving_number = 0;
 
 }  // namespace
 
@@ -35,19 +37,24 @@ class HttpServer::Threads : public httplib::TaskQueue {
   explicit Threads(HttpServer* server)
       : server_(*server), pool_(server->max_connections_) {}
 
+  // In the order in which they are accepted.
   void enqueue(std::function<void()> serve) override {
     {
       absl::MutexLock lock(&server_.mu_);
       ++server_.queued_;
       server_.MakeRoom();
     }
-    pool_.enqueue(std::move(serve));
+    pool_.enqueue([number = accepted_++, serve = std::move(serve)] {
+      serving_number = number;
+      serve();
+    });
   }
   void shutdown() override { pool_.shutdown(); }
 
  private:
   HttpServer& server_;
   httplib::ThreadPool pool_;
+  uint64_t accepted_ = 0;
 };
 
 HttpServer::HttpServer(TlsContext tls, absl::Duration patience,
@@ -154,22 +161,24 @@ bool HttpServer::ClientHasLeft() {
 void HttpServer::EndConnections() {
   absl::MutexLock lock(&mu_);
   ending_ = true;
-  for (Connection* connection : connections_) connection->EndReading();
+  for (const auto& [number, connection] : connections_) {
+    connection->EndReading();
+  }
   const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return connections_.empty();
   };
   mu_.AwaitWithTimeout(absl::Condition(&none), kLastAnswersTime);
-  for (Connection* connection : connections_) connection->Cut();
+  for (const auto& [number, connection] : connections_) connection->Cut();
 }
 
 bool HttpServer::process_and_close_socket(socket_t socket) {
   Connection connection(ScopedFd(socket), tls_.get(), patience_);
-  std::list<Connection*>::iterator place;
+  const uint64_t number = serving_number;
   {
     absl::MutexLock lock(&mu_);
     --queued_;
     if (ending_) return false;
-    place = connections_.insert(connections_.end(), &connection);
+    connections_.emplace(number, &connection);
     MakeRoom();
   }
   serving = &connection;
@@ -178,7 +187,7 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
   bool ending;
   {
     absl::MutexLock lock(&mu_);
-    connections_.erase(place);
+    connections_.erase(number);
     ending = ending_;
   }
   const bool refused = !connection.failure().empty() && !ending;
@@ -215,10 +224,10 @@ void HttpServer::Serve(Connection* connection) {
 void HttpServer::MakeRoom() {
   const size_t wanted = queued_ + connections_.size();
   size_t leaving = 0;
-  for (const Connection* connection : connections_) {
+  for (const auto& [number, connection] : connections_) {
     leaving += connection->turned_away() ? 1 : 0;
   }
-  for (Connection* connection : connections_) {
+  for (const auto& [number, connection] : connections_) {
     if (wanted <= max_connections_ + leaving) return;
     if (!connection->waiting() || connection->turned_away()) continue;
     connection->TurnAway();

@@ -7,7 +7,8 @@
 
 #include <atomic>
 #include <cstddef>
-#include <list>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -22,8 +23,8 @@
 namespace miniray {
 
 // Each connection holds a thread. Where one more comes than there are, the one
-// that has taken longest to say what it wants makes room. Whoever is refused
-// before a handler is asked has a line in the log.
+// that came first of those that have not said yet what they want makes room.
+// Whoever is refused before a handler is asked has a line in the log.
 class HttpServer : public httplib::Server {
  public:
   static constexpr size_t kMaxConnections = 32;
@@ -83,7 +84,8 @@ class HttpServer : public httplib::Server {
 
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::list<Connection*> connections_ ABSL_GUARDED_BY(mu_);  // Oldest first.
+  // Each that a thread serves, by how many were accepted before it.
+  std::map<uint64_t, Connection*> connections_ ABSL_GUARDED_BY(mu_);
   size_t queued_ ABSL_GUARDED_BY(mu_) = 0;  // That have no thread yet.
 };
 

@@ -2,42 +2,34 @@
 // that trains. Pictures of all pages are left in TEST_UNDECLARED_OUTPUTS_DIR
 // (bazel-testlogs/tests/integration/dashboard_browser_test/test.outputs).
 
-#include <httplib.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/actor.pb.h"
 #include "proto/head.pb.h"
 #include "proto/run.pb.h"
 #include "runtime/api/miniray.h"
-#include "runtime/base/files.h"
 #include "runtime/runs/run_reporter.h"
 #include "tests/integration/browser.h"
+#include "tests/integration/dashboard_browser_fixture.h"
 #include "tests/integration/process_tools.h"
 #include "tests/integration/real_cluster.h"
 #include "tests/runtime/base/status_matchers.h"
-#include "tests/runtime/base/temp_folder.h"
 #include "tests/runtime/test_cluster.h"
-#include "tests/train/quadratic_worker.h"
 
 namespace miniray {
 namespace {
@@ -46,279 +38,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// With what means something in an address.
-constexpr char kToken[] = "a+b/c=&#$x-8f31c07be2d94a65";
-constexpr char kTokenInAddress[] = "a%2Bb%2Fc%3D%26%23%24x-8f31c07be2d94a65";
-constexpr char kTokenEnd[] = "8f31c07be2d94a65";
-constexpr char kRun[] = "quadratic";
-constexpr double kEpochSeconds = 0.5;
-// More than a test lasts.
-constexpr int kEpochs = 1000;
-constexpr absl::Duration kPatience = Browser::kPatience;
-
-// 16 x 16 pixels, RGB (made with Python's zlib).
-constexpr int kPictureSize = 16;
-constexpr char kPicture[] =
-    "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAABlUlEQVR42g3LQQEAIQgA"
-    "QStYwQpWsAIVqMB3n1awghWoQAUqUMG7+U9rjd4YjdlYDWlowxq7cRq34Y1oZKMar9Fa"
-    "p3dGZ3ZWRzrasc7unM7teCc62anO638Y9MEYzMEayEAHNtiDM7gDH8QgBzV44w+TPhmT"
-    "OVkTmejEJntyJnfik5jkpCZv/mHRF2MxF2shC13YYi/O4i58EYtc1OKtPwhdGMIUliCC"
-    "CiZs4QhXcCGEFEp48gelK0OZylJEUcWUrRzlKq6EkkopT/9gdGMY01iGGGqYsY1jXMON"
-    "MNIo49kfNn0zNnOzNrLRjW325mzuxjexyU1t3v7DoR/GYR7WQQ56sMM+nMM9+CEOeajD"
-    "O3+49Mu4zMu6yEUvdtmXc7kXv8QlL3V59w9Od4YzneWIo4452znOddwJJ51ynv8h6MEI"
-    "ZrACCTSwYAcnuIEHEWRQwYs/JD0ZyUxWIokmluzkJDfxJJJMKnn5h6IXo5jFKqTQwopd"
-    "nOIWXkSRRRWv/vDoj/GYj/WQhz7ssR/ncR/+iEc+6vEeHzeffxDda3MHAAAAAElFTkSu"
-    "QmCC";
-
-// For scripts in the page; see runtime/dashboard/README.md for the names.
-constexpr char kTools[] = R"js(
-const all = (id) => [...document.querySelectorAll(`[data-testid="${id}"]`)];
-const one = (id) => all(id)[0] ?? null;
-const text = (id) => one(id)?.textContent ?? '';
-const points = (metric) => Number(one('chart-' + metric)?.dataset.points);
-const focused = () => document.activeElement?.dataset.testid ?? '';
-// Of two colours, as WCAG 2 defines it.
-const light = (colour) => {
-  const [r, g, b] = colour.match(/[\d.]+/g).map((part) => part / 255).map(
-      (part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const back = () => light(getComputedStyle(document.body).backgroundColor);
-const contrast = () => {
-  const two = [light(getComputedStyle(document.body).color), back()];
-  return (Math.max(...two) + 0.05) / (Math.min(...two) + 0.05);
-};
-)js";
-
 // As a string in JavaScript.
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump();
 }
-
-class Talker {
- public:
-  void Say(const std::string& words) { std::cout << words << std::endl; }
-};
-MINIRAY_ACTOR(Talker, Constructor<>, &Talker::Say);
-
-// Trains two workers in a thread until it is stopped, and shows a picture now
-// and then.
-class Training {
- public:
-  explicit Training(const Cluster& cluster)
-      : trainer_(Options(cluster)), thread_([this] {
-          train::RunOptions run = {.epochs = kEpochs};
-          run.config.Set("epoch_seconds", kEpochSeconds);
-          result_ = trainer_.Train(run);
-        }) {}
-  ~Training() { (void)End(); }
-
-  // Stops it, unless it has ended.
-  const absl::StatusOr<train::Result>& End() {
-    trainer_.stop = true;
-    return Wait();
-  }
-  // Until it has ended.
-  const absl::StatusOr<train::Result>& Wait() {
-    if (thread_.joinable()) thread_.join();
-    return result_;
-  }
-
- private:
-  class Trainer : public train::QuadraticTrainer {
-   public:
-    explicit Trainer(const train::TrainerOptions& options)
-        : QuadraticTrainer(options, {}) {}
-
-    std::atomic<bool> stop = false;
-
-   protected:
-    void OnEpochEnd(int epoch, const train::EpochResult& result) override {
-      QuadraticTrainer::OnEpochEnd(epoch, result);
-      std::string png;
-      if (epoch % 20 == 0 && absl::Base64Unescape(kPicture, &png)) {
-        ReportImage("samples", epoch, png, kPictureSize, kPictureSize);
-      }
-      if (stop) RequestStop();
-    }
-  };
-
-  static train::TrainerOptions Options(const Cluster& cluster) {
-    train::TrainerOptions options;
-    options.num_workers = 2;
-    options.cluster = cluster;
-    options.run_id = kRun;
-    return options;
-  }
-
-  Trainer trainer_;
-  absl::StatusOr<train::Result> result_ = absl::UnknownError("not ended");
-  std::thread thread_;  // Last: it uses the others.
-};
-
-// A cluster with a token and a browser that shows its dashboard. At the end of
-// each test the browser has complained of nothing but what the test allows, and
-// has asked no other host for anything.
-class DashboardBrowserTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const std::string token_file = files_ / "token";
-    ASSERT_THAT(WriteFileAtomically(token_file, kToken, 0600), IsOk());
-    RealCluster::Options options;
-    options.head_flags = {"--token_file=" + token_file};
-    options.node_flags = {"--token_file=" + token_file};
-    options.dashboard = true;
-    real_.emplace(options);
-    absl::StatusOr<Cluster> driver =
-        Cluster::Connect({.address = real_->address(), .token = kToken});
-    ASSERT_THAT(driver, IsOk());
-    driver_.emplace(*std::move(driver));
-    absl::StatusOr<std::unique_ptr<Browser>> browser = Browser::Start();
-    ASSERT_TRUE(browser.ok()) << browser.status();
-    browser_ = *std::move(browser);
-  }
-
-  void TearDown() override {
-    if (browser_ != nullptr) {
-      if (HasFailure()) SavePicture("failure");
-      ExpectNoComplaints();
-      const auto taken = browser_->TakeRequests();
-      EXPECT_THAT(taken, IsOk());
-      const std::vector<std::string> urls =
-          taken.ok() ? *taken : std::vector<std::string>();
-      int ours = 0;
-      for (const std::string& url : urls) {
-        // Of the browser itself, and what scripts make of what they have.
-        if (absl::StartsWith(url, "chrome:") ||
-            absl::StartsWith(url, "about:") || absl::StartsWith(url, "data:") ||
-            absl::StartsWith(url, "blob:")) {
-          continue;
-        }
-        EXPECT_THAT(url, StartsWith(real_->dashboard() + "/"));
-        ++ours;
-      }
-      EXPECT_GT(ours, 0);
-      EXPECT_THAT(browser_->Quit(), IsOk());
-    }
-    training_.reset();
-  }
-
-  // Looks at the errors in the page's console since the last time. allowed:
-  // parts of lines about requests that failed; no other error ever is.
-  void ExpectNoComplaints(const std::vector<std::string>& allowed = {}) {
-    const auto lines = browser_->TakeConsole();
-    ASSERT_TRUE(lines.ok()) << lines.status();
-    for (const Browser::ConsoleLine& line : *lines) {
-      if (line.level != "SEVERE") continue;
-      bool expected = false;
-      for (const std::string& part : allowed) {
-        expected = expected || absl::StrContains(line.text, part);
-      }
-      EXPECT_TRUE(expected && line.source == "network")
-          << line.source << ": " << line.text;
-    }
-  }
-
-  // Waits until the JavaScript expression is true in the page. With an error
-  // that says what it shows instead.
-  testing::AssertionResult See(const std::string& expression) {
-    const auto found =
-        browser_->Await(absl::StrCat(kTools, "return (", expression, ");"));
-    if (found.ok()) return testing::AssertionSuccess();
-    return testing::AssertionFailure() << found.status().message();
-  }
-  // Its value now.
-  nlohmann::json Now(const std::string& expression) {
-    const auto value =
-        browser_->Run(absl::StrCat(kTools, "return (", expression, ");"));
-    EXPECT_THAT(value.status(), IsOk());
-    return value.ok() ? *value : nlohmann::json();
-  }
-
-  // Does something in the page: statements of JavaScript.
-  void Do(const std::string& statements) {
-    EXPECT_THAT(browser_->Run(absl::StrCat(kTools, statements)).status(),
-                IsOk());
-  }
-  // As soon as the expression is an element that can be seen.
-  void Click(const std::string& element) {
-    EXPECT_TRUE(See(absl::StrCat("(", element, ").checkVisibility()")));
-    Do(absl::StrCat("(", element, ").click();"));
-  }
-
-  void OpenDashboard() {
-    ASSERT_THAT(browser_->Open(absl::StrCat(real_->dashboard(),
-                                            "/?token=", kTokenInAddress)),
-                IsOk());
-    ASSERT_TRUE(See("text('card-nodes').includes('1 alive')"));
-    // Neither the address nor the history shows it.
-    EXPECT_EQ(Now("location.search"), "");
-  }
-
-  // "#/runs"
-  void Go(const std::string& hash) {
-    ASSERT_THAT(browser_->Run("location.hash = '" + hash + "';").status(),
-                IsOk());
-  }
-
-  void SavePicture(const std::string& name) {
-    const char* outputs = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
-    const std::string folder =
-        outputs == nullptr ? ::testing::TempDir() : outputs;
-    const std::string test =
-        ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    EXPECT_THAT(browser_->SavePicture(
-                    absl::StrCat(folder, "/", test, "-", name, ".png")),
-                IsOk());
-  }
-
-  // Returns once the head has heard of it: a page of a run that it does not
-  // know is an error in the console.
-  void StartTraining() {
-    training_ = std::make_unique<Training>(*driver_);
-    ASSERT_TRUE(Eventually(
-        [&] { return !Api(absl::StrCat("runs/", kRun)).empty(); }, kPatience));
-  }
-
-  ActorHandle<Talker> StartTalker(const std::string& name = "talker") {
-    auto talker = driver_->CreateActor<Talker>(
-        {.name = name, .resources = {.cpu = 0.01}});
-    EXPECT_THAT(talker, IsOk());
-    EXPECT_THAT(talker->WaitReady(kPatience), IsOk());
-    return *talker;
-  }
-
-  // As a program asks.
-  std::string Api(const std::string& path) {
-    httplib::Client client(real_->dashboard());
-    client.set_read_timeout(30);
-    const httplib::Result answer = client.Get(
-        "/api/v1/" + path,
-        httplib::Headers{{"Authorization", absl::StrCat("Bearer ", kToken)}});
-    return answer && answer->status == 200 ? answer->body : "";
-  }
-
-  // The actors of a class that live.
-  std::vector<v1::ActorInfo> ActorsOf(const std::string& class_name) {
-    std::vector<v1::ActorInfo> found;
-    const auto state = driver_->GetState();
-    EXPECT_THAT(state, IsOk());
-    if (!state.ok()) return found;
-    for (const v1::ActorInfo& actor : state->actors()) {
-      if (absl::StrContains(actor.class_name(), class_name) &&
-          actor.state() == v1::ACTOR_STATE_ALIVE) {
-        found.push_back(actor);
-      }
-    }
-    return found;
-  }
-
-  TempFolder files_;
-  std::optional<RealCluster> real_;
-  std::optional<Cluster> driver_;
-  std::unique_ptr<Training> training_;
-  std::unique_ptr<Browser> browser_;
-};
 
 struct Page {
   std::string name;
@@ -515,6 +238,54 @@ TEST_F(DashboardBrowserTest, TenRunsOfTenThousandPoints) {
   // What a person would feel; how long it takes hangs on the machine.
   std::cout << "milliseconds in which the page could not answer: "
             << Now("window.slow").dump() << std::endl;
+}
+
+// A learning rate that stays the same is not drawn as 0.
+TEST_F(DashboardBrowserTest, AConstantIsDrawnWhereItIs) {
+  auto reporter = RunReporter::Start(
+      {.head_address = real_->address(), .token = kToken, .run_id = "steady"});
+  ASSERT_THAT(reporter, IsOk());
+  v1::RunEvent event;
+  event.mutable_started()->set_kind("Steady");
+  event.mutable_started()->set_num_workers(1);
+  (*reporter)->Report(event);
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    v1::RunPoint& point = *event.mutable_point();
+    point.set_metric("lr");
+    point.set_worker(-1);
+    point.set_epoch(epoch);
+    point.set_value(2e-4);
+    (*reporter)->Report(event);
+  }
+  ASSERT_TRUE((*reporter)->Flush(kPatience));
+  OpenDashboard();
+  Go("#/runs/steady");
+  ASSERT_TRUE(See("points('lr') === 3"));
+  const std::string axis = "Chart.getChart(one('chart-lr')).scales.y";
+  EXPECT_GT(Now(axis + ".min").get<double>(), 1e-4);
+  EXPECT_LT(Now(axis + ".min").get<double>(), 2e-4);
+  EXPECT_GT(Now(axis + ".max").get<double>(), 2e-4);
+  EXPECT_LT(Now(axis + ".max").get<double>(), 3e-4);
+  SavePicture("constant");
+}
+
+TEST_F(DashboardBrowserTest, ColumnsThatNoNodeHasAnythingInAreNotShown) {
+  OpenDashboard();
+  Go("#/nodes");
+  ASSERT_TRUE(See("one('node-row')"));
+  const auto shown = [](const std::string& column) {
+    return "[...document.querySelectorAll('th, td')].filter((cell) => "
+           "(cell.dataset.label ?? cell.textContent) === '" +
+           column + "' && cell.checkVisibility()).length";
+  };
+  EXPECT_EQ(Now(shown("CPU given")), 2);
+  EXPECT_EQ(Now(shown("GPU given")), 0);
+  EXPECT_EQ(Now(shown("Other")), 0);
+  // The empty cell of the node that has none is shown, too.
+  real_->AddNode({"--num_gpus=2"});
+  EXPECT_TRUE(See(shown("GPU given") + " === 3"));
+  EXPECT_EQ(Now(shown("Other")), 0);
+  SavePicture("nodes");
 }
 
 TEST_F(DashboardBrowserTest, ADeathIsSeenWithItsCause) {

@@ -107,6 +107,7 @@ export class Curves extends Figure {
       return set;
     });
     this.canvas.dataset.points = String(points);
+    this.frameConstant();
     this.chart.update('none');
     this.tell(curves.map((curve) => [
       curve.name,
@@ -114,6 +115,22 @@ export class Curves extends Figure {
           number(curve.values[curve.values.length - 1]) + ' at epoch ' +
               number(curve.epochs[curve.epochs.length - 1]),
     ]));
+  }
+
+  // Chart.js gives a constant an axis of 1 above and below it, where a learning
+  // rate of 2e-4 looks like 0.
+  frameConstant() {
+    let [min, max] = [Infinity, -Infinity];
+    for (const {data} of this.chart.data.datasets) {
+      for (const {y} of data) {
+        if (y < min) min = y;
+        if (y > max) max = y;
+      }
+    }
+    const margin = min === max ? Math.abs(min) / 10 : 0;
+    const axis = this.config.options.scales.y;
+    axis.suggestedMin = margin > 0 ? min - margin : undefined;
+    axis.suggestedMax = margin > 0 ? max + margin : undefined;
   }
 }
 

@@ -142,20 +142,20 @@ export const nodeTable = () => new Table({
   columns: [
     {name: 'Node', value: (node) => node.node_id},
     {name: 'Host', value: (node) => node.hostname},
-    {name: 'Address', value: (node) => node.address},
+    {name: 'Address', value: (node) => ({text: node.address, tone: 'whole'})},
     {name: 'State', value: (node) => state(node.state, 'NODE_STATE_'), testid: 'node-state'},
     {name: 'CPU', value: machineCpus, testid: 'node-cpu'},
     {name: 'CPU given', value: (node) => used(node, 'CPU')},
-    {name: 'GPU', value: machineGpus, testid: 'node-gpu'},
-    {name: 'GPU memory', value: gpuMemory, testid: 'node-gpu-memory'},
-    {name: 'GPU given', value: (node) => used(node, 'GPU')},
+    {name: 'GPU', value: machineGpus, testid: 'node-gpu', optional: true},
+    {name: 'GPU memory', value: gpuMemory, testid: 'node-gpu-memory', optional: true},
+    {name: 'GPU given', value: (node) => used(node, 'GPU'), optional: true},
     {name: 'Memory', value: machineMemory, testid: 'node-memory'},
-    {name: 'Memory given', value: (node) => used(node, 'memory', bytes)},
-    {name: 'Other', value: others},
+    {name: 'Memory given', value: (node) => used(node, 'memory', bytes), optional: true},
+    {name: 'Other', value: others, optional: true},
     {name: 'Actors', value: (node) => ({
       text: 'show', href: '#/actors?node=' + encodeURIComponent(node.node_id),
     })},
-    {name: 'Cause', value: (node) => node.death_cause},
+    {name: 'Cause', value: (node) => node.death_cause, optional: true},
   ],
 });
 

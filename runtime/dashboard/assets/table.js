@@ -37,7 +37,8 @@ function fillCell(cell, value) {
 }
 
 export class Table {
-  // columns: [{name, value: (row) => cell, testid}]; key: (row) => its identity.
+  // columns: [{name, value: (row) => cell, testid, optional}]; key: (row) => its
+  // identity. optional: not shown where no row has anything in it.
   // caption: what it holds, for who cannot see it.
   constructor({caption, columns, key, rowTestid, empty}) {
     this.columns = columns;
@@ -47,12 +48,10 @@ export class Table {
     // Roles: on a narrow screen rows are blocks, which would end their being a
     // table.
     this.body = make('tbody', {role: 'rowgroup'});
+    this.heads = columns.map(({name}) => make('th', {scope: 'col', role: 'columnheader'}, name));
     this.table = make(
         'table', {role: 'table'}, make('caption', {class: 'unseen'}, caption),
-        make('thead', {role: 'rowgroup'},
-             make('tr', {role: 'row'},
-                  ...columns.map(({name}) => make('th', {scope: 'col', role: 'columnheader'}, name)))),
-        this.body);
+        make('thead', {role: 'rowgroup'}, make('tr', {role: 'row'}, ...this.heads)), this.body);
     this.empty = make('p', {class: 'empty'}, empty ?? 'None.');
     this.element = make('div', {}, this.table, this.empty);
     this.set([]);
@@ -87,5 +86,11 @@ export class Table {
         this.body.insertBefore(line, place);
       }
     }
+    this.columns.forEach(({optional}, i) => {
+      if (!optional) return;
+      const cells = [...this.rows.values()].map((line) => line.children[i]);
+      const nothing = cells.every((cell) => cell.textContent === '');
+      for (const cell of [this.heads[i], ...cells]) cell.hidden = nothing;
+    });
   }
 }

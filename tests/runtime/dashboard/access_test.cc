@@ -34,6 +34,9 @@ TEST(DashboardAccessTest, Bearers) {
         "Basic secret", "Bearer secre", "Bearer secrets", "Bearer  secret"}) {
     EXPECT_FALSE(BearsToken(header, "secret")) << header;
   }
+  // "Bearer a%41%+" as it comes from the HTTP server.
+  EXPECT_TRUE(BearsToken("Bearer aA%+", "a%41%+"));
+  EXPECT_FALSE(BearsToken("Bearer a%41% ", "a%41%+"));
 }
 
 TEST(DashboardAccessTest, Origins) {
