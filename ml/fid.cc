@@ -194,8 +194,7 @@ int Main(int argc, char** argv) {
   if (const std::string warning = BlasWarning(); !warning.empty()) {
     std::cerr << help.name << ": " << warning << std::endl;
   }
-  const absl::Status status = Run(*options);
-  return status.ok() ? 0 : Fail(help, status, kExitFailure);
+  return Finish(help, Run(*options));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 //   GradientClient client(server, worker_id);
 //   MR_ASSIGN_OR_RETURN(ReadOnly<NamedTensors> weights,
-//                       client.Join(StateDict(model), BufferNames(model)));
+//                       client.Join(StateDict(model), UntrainedNames(model)));
 //   for (...) {
 //     load weights.value into the model; compute gradients;
 //     MR_ASSIGN_OR_RETURN(PushReply reply, client.Push(gradients));

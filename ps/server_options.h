@@ -39,7 +39,9 @@ struct ServerOptions {
 
   // A worker that has not given its weights after so many seconds is late; 0:
   // all are waited for, however long. If too many are late, the synchronisation
-  // fails with DEADLINE_EXCEEDED. The push has the same time once more.
+  // fails with DEADLINE_EXCEEDED. The push has the same time once more. Of
+  // gradients that workers push: how long a push waits for those of others; 0:
+  // five minutes.
   double sync_timeout_seconds = 0;
 
   // Where the server keeps its weights and what its strategy remembers, so that

@@ -8,8 +8,8 @@
 //   }
 //   return meter_.Finish();
 //
-// A worker whose `Progress Now() const` is in a concurrency group of its own
-// (ActorOptions::concurrency_groups) can be asked while it trains.
+// A worker with `Progress GetProgress() const { return meter_.Now(); }` in its
+// MINIRAY_ACTOR can be asked while it trains (optional_methods.h).
 
 #ifndef MINIRAY_TRAIN_EPOCH_METER_H_
 #define MINIRAY_TRAIN_EPOCH_METER_H_

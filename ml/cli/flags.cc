@@ -76,7 +76,7 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return row.back();
 }
 
-// Returns "; did you mean --workers?" or nothing.
+// Returns "; did you mean --workers? See --help", or what to do without it.
 std::string Suggestion(const ProgramHelp& help, absl::string_view name) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
@@ -93,9 +93,9 @@ std::string Suggestion(const ProgramHelp& help, absl::string_view name) {
       }
     }
   }
-  return best.empty()
-             ? ""
-             : absl::StrCat("; did you mean --", WithDashes(best), "?");
+  return best.empty() ? "; see --help"
+                      : absl::StrCat("; did you mean --", WithDashes(best),
+                                     "? See --help");
 }
 
 absl::Status UsageError(absl::string_view message) {
@@ -163,6 +163,11 @@ std::string HelpText(const ProgramHelp& help) {
   for (const auto& [spelled, text] : help.other_flags) {
     AppendFlagHelp(spelled, text, &out);
   }
+  // miniray::Init takes these.
+  AppendFlagHelp("plugin=FILE.so",
+                 "strategies of one's own; once for each file", &out);
+  AppendFlagHelp("tls-dir=DIR", "certificates, where the cluster speaks TLS",
+                 &out);
   AppendFlagHelp("help", "show this and end", &out);
   if (!help.examples.empty()) absl::StrAppend(&out, "\nExamples:\n");
   for (const auto& [command, text] : help.examples) {
@@ -210,7 +215,7 @@ absl::StatusOr<ParsedArguments> ParseFlags(const ProgramHelp& help,
     if (flag == nullptr) {
       return UsageError(absl::StrCat("unknown flag ",
                                      arg.substr(0, arg.find('=')),
-                                     Suggestion(help, name), " See --help"));
+                                     Suggestion(help, name)));
     }
     const std::string spelled = absl::StrCat("--", WithDashes(name));
     if (flag->IsOfType<bool>()) {
@@ -250,10 +255,19 @@ std::optional<int> ParseCommandLine(const ProgramHelp& help, int argc,
       ParseFlags(help, absl::MakeConstSpan(argv + 1, argc > 0 ? argc - 1 : 0));
   if (!parsed.ok()) return Fail(help, parsed.status(), kExitUsage);
   if (*parsed == ParsedArguments::kHelp) {
-    std::cout << HelpText(help) << std::flush;
-    return 0;
+    std::cout << HelpText(help);
+    return Finish(help, absl::OkStatus());
   }
   return std::nullopt;
+}
+
+int Finish(const ProgramHelp& help, const absl::Status& status) {
+  if (!status.ok()) return Fail(help, status, kExitFailure);
+  if (std::cout.flush()) return 0;
+  return Fail(help,
+              absl::UnavailableError(
+                  "cannot write the output: is the disk behind it full?"),
+              kExitFailure);
 }
 
 int Fail(const ProgramHelp& help, const absl::Status& status, int exit_code) {

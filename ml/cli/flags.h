@@ -75,6 +75,11 @@ inline constexpr int kExitUsage = 2;
 std::optional<int> ParseCommandLine(const ProgramHelp& help, int argc,
                                     char** argv);
 
+// Ends a program: prints the status, if it is an error, as Fail does. Returns
+// the exit code: kExitFailure, too, where what was written to stdout reached
+// nobody (a full disk), which it says.
+int Finish(const ProgramHelp& help, const absl::Status& status);
+
 // Prints "NAME: MESSAGE" as one line to stderr and returns the exit code.
 int Fail(const ProgramHelp& help, const absl::Status& status, int exit_code);
 

@@ -67,12 +67,15 @@ std::vector<std::string> TrainingStepFlags() {
 ProgramHelp Help() {
   return {.name = "classification",
           .summary = "Trains an image classifier.",
-          .groups = {
-              {"Flags",
-               {"workers", "epochs", "sync_interval", "sync_every", "evaluate",
-                "limit", "network", "dataset", "data_dir", "save"}},
-              {"The training step", TrainingStepFlags()},
-              {kPictures, {"image_size", "image_channels", "lazy"}}}};
+          .groups = {{"Flags",
+                      {"workers", "epochs", "sync_interval", "sync_every",
+                       "evaluate", "limit", "network", "dataset", "data_dir",
+                       "save"}},
+                     {"The training step", TrainingStepFlags()},
+                     {kPictures, {"image_size", "image_channels", "lazy"}}},
+          .other_flags = {{"address=HOST:PORT",
+                           "head of the cluster; without it, and without "
+                           "MINIRAY_ADDRESS, one is started for the run"}}};
 }
 
 absl::Status AtLeastOne(absl::string_view flag, int64_t value) {
@@ -191,7 +194,7 @@ absl::Status SaveClassifier(const ActorHandle<ClassifierWorker>& worker,
 }
 
 int ClassificationExitCode(const absl::Status& status) {
-  return status.ok() ? 0 : Fail(Help(), status, kExitFailure);
+  return Finish(Help(), status);
 }
 
 }  // namespace miniray::ml

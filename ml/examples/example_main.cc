@@ -17,7 +17,7 @@ int ExampleMain(int argc, char** argv, ProgramHelp help,
     status = CheckOutputFile("--save", save->CurrentValue());
   }
   if (status.ok()) status = run();
-  return status.ok() ? 0 : Fail(help, status, kExitFailure);
+  return Finish(help, status);
 }
 
 }  // namespace miniray::ml

@@ -114,7 +114,7 @@ void PrintRegressionResult(const train::Metrics& last) {
 }
 
 int RegressionExitCode(const absl::Status& status) {
-  return status.ok() ? 0 : Fail(Help(), status, kExitFailure);
+  return Finish(Help(), status);
 }
 
 }  // namespace miniray::ml

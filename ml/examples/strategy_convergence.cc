@@ -385,7 +385,9 @@ int Main(int argc, char** argv) {
   }
   const absl::StatusOr<bool> all_hold = Run(*worker);
   if (!all_hold.ok()) return Fail(help, all_hold.status(), kExitFailure);
-  if (!absl::GetFlag(FLAGS_check) || *all_hold) return 0;
+  if (!absl::GetFlag(FLAGS_check) || *all_hold) {
+    return Finish(help, absl::OkStatus());
+  }
   std::cerr << help.name << ": a statement does not hold\n";
   return kExitFailure;
 }

@@ -93,8 +93,10 @@ void TakeFlags(int& argc, char** argv) {
         PluginFlags().push_back(*std::move(plugin));
         continue;
       }
-      if (auto dir = FlagValue("tls_dir", argc, argv, &i)) {
-        TlsDirFlag() = *std::move(dir);
+      auto tls_dir = FlagValue("tls_dir", argc, argv, &i);
+      if (!tls_dir) tls_dir = FlagValue("tls-dir", argc, argv, &i);
+      if (tls_dir) {
+        TlsDirFlag() = *std::move(tls_dir);
         continue;
       }
     }

@@ -2,9 +2,10 @@
 //
 //   MR_ASSIGN_OR_RETURN(
 //       auto loader,
-//       train::PrepareDataLoader(CIFAR10(dir).map(Normalize()), rank,
-//       world_size,
-//                                {.batch_size = 128, .workers = 2}));
+//       train::PrepareDataLoader(
+//           torch::data::datasets::MNIST(dir).map(
+//               torch::data::transforms::Normalize<>(0.13, 0.31)),
+//           rank, world_size, {.batch_size = 128, .workers = 2}));
 //   for (int64_t epoch = loader.epoch(); epoch < 10; ++epoch) {
 //     for (auto& batch : loader) {      // The next epoch each time.
 //       ... batch.data, batch.target ...

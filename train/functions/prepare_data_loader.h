@@ -1,7 +1,9 @@
 // Context::PrepareDataLoader: this rank's samples of a LibTorch data set.
 //
-//   auto loader = ctx.PrepareDataLoader(CIFAR10(dir).map(Normalize()),
-//                                       {.batch_size = 128, .workers = 2});
+//   auto loader = ctx.PrepareDataLoader(
+//       torch::data::datasets::MNIST(dir).map(
+//           torch::data::transforms::Normalize<>(0.13, 0.31)),
+//       {.batch_size = 128, .workers = 2});
 //   for (int epoch = start; epoch < epochs; ++epoch) {
 //     loader.SetEpoch(epoch);
 //     for (auto& batch : loader) { ... batch.data, batch.target ... }

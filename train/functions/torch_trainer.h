@@ -18,8 +18,7 @@
 //                             .failure = {.max_failures = 2}}});
 //   absl::StatusOr<train::Result> result = trainer.Fit();
 //
-// Programs include this, train_function.h comes with it, and model_state.h
-// where there are models.
+// Programs include train_functions.h, which has this and the rest.
 
 #ifndef MINIRAY_TRAIN_FUNCTIONS_TORCH_TRAINER_H_
 #define MINIRAY_TRAIN_FUNCTIONS_TORCH_TRAINER_H_

@@ -329,9 +329,19 @@ TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
   ExpectOneLine(Train({"--sharding=random"}), 2, "expected one of contiguous");
 }
 
+TEST_F(GanProgramsTest, OutputThatReachesNobodyIsAnError) {
+  for (const char* program : {"ml/train", "ml/generate"}) {
+    const RunResult result = tree_.Run(
+        {"sh", "-c", "exec \"$0\" --help > /dev/full", BuiltProgram(program)});
+    EXPECT_EQ(result.exit_code, 1) << program;
+    EXPECT_THAT(result.err, HasSubstr("cannot write the output")) << program;
+  }
+}
+
 TEST_F(GanProgramsTest, BadUsageExitsWith2) {
-  ExpectOneLine(Train({"--epoch=3"}), 2,
-                "train: unknown flag --epoch; did you mean --epochs?");
+  ExpectOneLine(
+      Train({"--epoch=3"}), 2,
+      "train: unknown flag --epoch; did you mean --epochs? See --help");
   ExpectOneLine(Train({"--epochs"}), 2, "--epochs needs a value");
   for (const char* gpus : {"-1", "1.5", "nan"}) {
     ExpectOneLine(Train({"--mode=distributed",
