@@ -14,8 +14,8 @@
 #include "runtime/base/utf8.h"
 #include "runtime/dashboard/answers.h"
 #include "runtime/dashboard/api.h"
-#include "runtime/dashboard/http_server.h"
 #include "runtime/dashboard/log_text.h"
+#include "runtime/http/http_server.h"
 
 namespace miniray {
 namespace {

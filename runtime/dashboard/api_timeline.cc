@@ -8,7 +8,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/dashboard/answers.h"
 #include "runtime/dashboard/api.h"
-#include "runtime/dashboard/http_server.h"
+#include "runtime/http/http_server.h"
 #include "runtime/runs/run_checks.h"
 #include "runtime/timeline/timeline_json.h"
 #include "runtime/timeline/timeline_runs.h"

@@ -10,13 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/token.h"
-#include "runtime/dashboard/access.h"
 #include "runtime/dashboard/answers.h"
 #include "runtime/dashboard/api.h"
 #include "runtime/dashboard/assets.h"
-#include "runtime/dashboard/http_server.h"
 #include "runtime/dashboard/routes.h"
-#include "runtime/dashboard/tls_context.h"
+#include "runtime/http/access.h"
+#include "runtime/http/http_server.h"
+#include "runtime/http/tls_context.h"
 
 namespace miniray {
 namespace {

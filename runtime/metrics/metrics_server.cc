@@ -9,9 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/dashboard/access.h"
-#include "runtime/dashboard/http_server.h"
-#include "runtime/dashboard/tls_context.h"
+#include "runtime/http/access.h"
+#include "runtime/http/http_server.h"
+#include "runtime/http/tls_context.h"
 #include "runtime/metrics/metric_page.h"
 
 namespace miniray {

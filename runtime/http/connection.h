@@ -2,8 +2,8 @@
 // reads and writes it. Unlike cpp-httplib's own it has an end: whoever sends
 // byte after byte, and never the whole, is given up.
 
-#ifndef MINIRAY_RUNTIME_DASHBOARD_CONNECTION_H_
-#define MINIRAY_RUNTIME_DASHBOARD_CONNECTION_H_
+#ifndef MINIRAY_RUNTIME_HTTP_CONNECTION_H_
+#define MINIRAY_RUNTIME_HTTP_CONNECTION_H_
 
 #include <httplib.h>
 #include <openssl/ssl.h>
@@ -109,4 +109,4 @@ class Connection : public httplib::Stream {
 
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_DASHBOARD_CONNECTION_H_
+#endif  // MINIRAY_RUNTIME_HTTP_CONNECTION_H_

@@ -5,8 +5,8 @@
 // the answers. The browser tells in the headers Host and Origin; it is believed
 // because it is the visitor's, not the site's.
 
-#ifndef MINIRAY_RUNTIME_DASHBOARD_ACCESS_H_
-#define MINIRAY_RUNTIME_DASHBOARD_ACCESS_H_
+#ifndef MINIRAY_RUNTIME_HTTP_ACCESS_H_
+#define MINIRAY_RUNTIME_HTTP_ACCESS_H_
 
 #include <string>
 
@@ -44,4 +44,4 @@ std::string WhyNoWriteWithoutToken(const WriteRequest& request);
 
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_DASHBOARD_ACCESS_H_
+#endif  // MINIRAY_RUNTIME_HTTP_ACCESS_H_

@@ -1,4 +1,4 @@
-#include "runtime/dashboard/access.h"
+#include "runtime/http/access.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "runtime/dashboard/access.h"
+#include "runtime/http/access.h"
 
 #include <httplib.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/dashboard/connection.h"
+#include "runtime/http/connection.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "runtime/dashboard/http_server.h"
+#include "runtime/http/http_server.h"
 
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/dashboard/tls_context.h"
+#include "runtime/http/tls_context.h"
 
 #include <openssl/err.h>
 

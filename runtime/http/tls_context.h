@@ -1,8 +1,8 @@
 // The dashboard's side of TLS: the node's certificate, and what it asks of
 // clients.
 
-#ifndef MINIRAY_RUNTIME_DASHBOARD_TLS_CONTEXT_H_
-#define MINIRAY_RUNTIME_DASHBOARD_TLS_CONTEXT_H_
+#ifndef MINIRAY_RUNTIME_HTTP_TLS_CONTEXT_H_
+#define MINIRAY_RUNTIME_HTTP_TLS_CONTEXT_H_
 
 #include <openssl/ssl.h>
 
@@ -26,4 +26,4 @@ absl::StatusOr<TlsContext> MakeTlsContext(const std::string& tls_dir,
 
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_DASHBOARD_TLS_CONTEXT_H_
+#endif  // MINIRAY_RUNTIME_HTTP_TLS_CONTEXT_H_

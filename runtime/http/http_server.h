@@ -1,7 +1,7 @@
 // cpp-httplib's server over connections that have an end (connection.h).
 
-#ifndef MINIRAY_RUNTIME_DASHBOARD_HTTP_SERVER_H_
-#define MINIRAY_RUNTIME_DASHBOARD_HTTP_SERVER_H_
+#ifndef MINIRAY_RUNTIME_HTTP_HTTP_SERVER_H_
+#define MINIRAY_RUNTIME_HTTP_HTTP_SERVER_H_
 
 #include <httplib.h>
 
@@ -17,8 +17,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "runtime/dashboard/connection.h"
-#include "runtime/dashboard/tls_context.h"
+#include "runtime/http/connection.h"
+#include "runtime/http/tls_context.h"
 
 namespace miniray {
 
@@ -91,4 +91,4 @@ class HttpServer : public httplib::Server {
 
 }  // namespace miniray
 
-#endif  // MINIRAY_RUNTIME_DASHBOARD_HTTP_SERVER_H_
+#endif  // MINIRAY_RUNTIME_HTTP_HTTP_SERVER_H_
