@@ -136,7 +136,8 @@ class ParameterServer {
   absl::StatusOr<SyncResult> SyncOnce(
       const std::vector<AnyActorHandle>& workers, const std::string& sync_id);
 
-  // Returns the weights. Errors: FAILED_PRECONDITION, there are none yet.
+  // Returns the weights. Errors: FAILED_PRECONDITION, there are none yet, or
+  // they were let go (ServerOptions::keep_weights).
   absl::StatusOr<NamedTensors> PullWeights() const;
 
   // Sets the weights, those of a checkpoint say; strategies that remember

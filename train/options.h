@@ -46,7 +46,7 @@ struct TrainerOptions {
   std::optional<Cluster> cluster;
   // Where the run folder `storage_path`/`name` is made, on the driver's
   // machine; see RunFolder. Without a storage_path none is; without a name one
-  // is made up.
+  // is made up. A name has no '/' and is not "." or "..".
   std::string storage_path;
   std::string name;
   // The head of the cluster is told of the training, for the dashboard and
