@@ -338,10 +338,16 @@ TEST_F(TrainerCheckpointTest, APathIsGoneOnWithUnderANewNameToo) {
   EXPECT_THAT(result->warnings,
               ElementsAre(HasSubstr("checkpoint_000003.superseded")));
   EXPECT_EQ(HistoryEpochs(temp_ / "run"), UpTo(3));
-  options.checkpoint.resume = temp_ / "run/checkpoint_000003.superseded";
-  EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 3}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("give it back its name")));
+  for (const char* const name :
+       {"run/checkpoint_000003.superseded", "run/checkpoint_000003.superseded/",
+        "another/../run/checkpoint_000003.superseded//"}) {
+    options.checkpoint.resume = temp_ / name;
+    EXPECT_THAT(
+        CheckpointTrainer(options).Train({.epochs = 3}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("give it back its name, checkpoint_000003")));
+  }
+  EXPECT_TRUE(fs::exists(temp_ / "run/checkpoint_000003.superseded"));
   options.checkpoint.resume = temp_ / "run";
   EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 3}),
               StatusIs(absl::StatusCode::kInvalidArgument,

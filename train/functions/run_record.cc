@@ -98,6 +98,8 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     WarnAll(warnings);
     store_->Tell(&result_);
   }
+  const bool is_first = !start_.has_value();
+  if (is_first && folder_ != nullptr) MR_RETURN_IF_ERROR(folder_->Begin());
   const bool goes_on = checkpoint.has_value() || had_epochs || anew;
   if (goes_on && folder_ != nullptr) {
     folder_->SetHistory(context_, result_.history);
@@ -106,7 +108,6 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     context_.Warn(absl::StrCat(
         folder_->path(), " has reports but no checkpoint: it begins again"));
   }
-  const bool is_first = !start_.has_value();
   last_report_ = absl::Now();
   if (is_first) {
     start_ = last_report_;
