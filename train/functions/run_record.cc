@@ -97,6 +97,7 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     MR_RETURN_IF_ERROR(store_->BeginAt(num_reports(), &warnings));
     WarnAll(warnings);
     store_->Tell(&result_);
+    has_checkpoints_ |= !result_.checkpoint.empty();
   }
   const bool is_first = !start_.has_value();
   if (is_first && folder_ != nullptr) MR_RETURN_IF_ERROR(folder_->Begin());
@@ -158,9 +159,10 @@ ReportReply RunRecord::Take(std::vector<RankReport> reports,
   has_checkpoints_ |= has_checkpoint;
   ends_with_checkpoint_ = has_checkpoint;
   if (StoppedBySignal()) {
-    // With a checkpoint to go on from, where the function makes any.
-    reply.stop = has_checkpoint || !has_checkpoints_;
-    reply.wants_checkpoint = true;
+    // With a checkpoint to go on from, where the function makes any; whether it
+    // does is known once it has been asked for one.
+    reply.stop = has_checkpoint || (signal_noticed_ && !has_checkpoints_);
+    reply.wants_checkpoint = signal_noticed_ = true;
     result_.stopped_by = StopSignals::Name();
   }
   if (context_.stop_requested()) reply.stop = true;
