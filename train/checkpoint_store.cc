@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kRemoved[] = ".removed";
 constexpr char kPart[] = ".part";
+constexpr char kSuperseded[] = ".superseded";
 
 // Between two tries to write a checkpoint.
 constexpr absl::Duration kLongestPause = absl::Seconds(30);
@@ -72,6 +73,18 @@ absl::Status RemoveAll(const std::string& path) {
   fs::remove_all(path, error);
   if (!error) return absl::OkStatus();
   return ErrnoStatus(error.value(), absl::StrCat("remove ", path));
+}
+
+// What the checkpoint is called once it is set aside: those that have been
+// before stay.
+std::string NameAside(const std::string& path) {
+  const std::string first = path + kSuperseded;
+  std::string name = first;
+  std::error_code error;
+  for (int i = 2; fs::exists(name, error); ++i) {
+    name = absl::StrCat(first, ".", i);
+  }
+  return name;
 }
 
 // Under another name first: what is left of a folder that is half removed is no
@@ -144,8 +157,7 @@ absl::Status CheckpointStore::BeginAt(int epochs,
     }
     if (!info.ok() && !absl::IsDataLoss(info.status())) return info.status();
     // Later, or damaged.
-    const std::string aside = PathOf(n) + kSuperseded;
-    MR_RETURN_IF_ERROR(RemoveAll(aside));
+    const std::string aside = NameAside(PathOf(n));
     MR_RETURN_IF_ERROR(Rename(PathOf(n), aside));
     warnings->push_back(
         absl::StrCat(PathOf(n), " is ",

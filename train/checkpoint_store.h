@@ -22,9 +22,6 @@
 
 namespace miniray::train {
 
-// Ends the names of checkpoints that are set aside.
-inline constexpr char kSuperseded[] = ".superseded";
-
 // Not thread-safe.
 class CheckpointStore {
  public:
@@ -45,7 +42,8 @@ class CheckpointStore {
 
   // Training goes on (or begins, with 0) with so many epochs: removes what
   // killed processes left half done, and gives later checkpoints, of epochs
-  // that will be trained anew, the ending kSuperseded.
+  // that will be trained anew, the ending ".superseded" (".superseded.2" and so
+  // on, where there is one of that epoch).
   // REQUIRES: none is being written.
   absl::Status BeginAt(int epochs, std::vector<std::string>* warnings);
 

@@ -55,8 +55,8 @@ class EpochPieces {
   int64_t most_steps() const { return most_steps_; }
 
   // The epoch: each worker's metrics are the means over its pieces, weighted by
-  // samples; its "samples" and "steps" are sums. Over the workers as ever
-  // (AverageMetrics).
+  // samples; its "samples", "steps" and "skipped_steps" are sums. Over the
+  // workers as ever (AverageMetrics).
   absl::StatusOr<EpochResult> Result() const;
 
  private:

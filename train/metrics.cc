@@ -51,6 +51,10 @@ absl::StatusOr<Metrics> AverageMetrics(const std::vector<Metrics>& per_worker) {
         sum.weights > 0 ? sum.values / sum.weights : sum.plain / sum.count;
   }
   if (sums.count(kSamplesMetric) > 0) result[kSamplesMetric] = total_samples;
+  if (const auto skipped = sums.find(kSkippedStepsMetric);
+      skipped != sums.end()) {
+    result[kSkippedStepsMetric] = skipped->second.plain;
+  }
   return result;
 }
 

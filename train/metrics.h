@@ -20,11 +20,14 @@ using Notes = std::map<std::string, std::string>;
 // The metric that says how many samples a worker's other metrics stand for.
 inline constexpr char kSamplesMetric[] = "samples";
 
+// The metric that says how many steps a worker left out (OnNonFinite::kSkip).
+inline constexpr char kSkippedStepsMetric[] = "skipped_steps";
+
 // Returns the metrics of all workers as one.
 //
 // Each metric is the mean over the workers that report it: weighted by
-// "samples" if every worker reports that, plain otherwise. "samples" itself is
-// the sum. A metric that is NaN for one worker is NaN.
+// "samples" if every worker reports that, plain otherwise. "samples" itself and
+// "skipped_steps" are sums. A metric that is NaN for one worker is NaN.
 //
 // Errors: INVALID_ARGUMENT, a worker reports "samples" below zero, infinite or
 // NaN.

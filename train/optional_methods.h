@@ -9,7 +9,9 @@
 //
 //   // For sync_every: trains on batches [first, first + count) of the epoch,
 //   // fewer where it ends, and returns means over their samples, with their
-//   // number as "samples" and that of the batches as "steps", 0 to count.
+//   // number as "samples" and that of the batches as "steps", 0 to count. One
+//   // that accumulates gradients over several batches refuses a count that is
+//   // no multiple of their number: each piece ends with a step.
 //   train::Metrics TrainSteps(int epoch, int64_t first, int64_t count);
 //
 //   // For overlap_sync, both, and LendWeights; one line each around an

@@ -12,6 +12,7 @@
 #define MINIRAY_TRAIN_RUN_FOLDER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,17 +31,24 @@ namespace miniray::train {
 // What cannot be written is a warning, and is tried again with the next epoch.
 class RunFolder : public Callback {
  public:
-  // Makes the folder `storage_path`/`name` and begins its files. An empty name
-  // is made up: the time, and what makes it unique.
+  // Makes the folder `storage_path`/`name`, and Begin. An empty name is made
+  // up: the time, and what makes it unique.
   //
   // Errors: ALREADY_EXISTS, the folder has the epochs of another training.
   // Those of the file system: nothing is lost yet.
   static absl::StatusOr<std::unique_ptr<RunFolder>> Create(
       const std::string& storage_path, const std::string& name);
 
-  // The same, but epochs that are there already stay, until SetHistory.
+  // The same, but epochs that are there already stay, until SetHistory, and all
+  // else does until Begin: whoever finds that training cannot go on here leaves
+  // what there is.
   static absl::StatusOr<std::unique_ptr<RunFolder>> Open(
       const std::string& storage_path, const std::string& name);
+
+  // Training begins here, or goes on: makes a new file for TensorBoard, and
+  // removes result.json, which is of the training before. To be called before
+  // anything is told. Errors: those of the file system.
+  absl::Status Begin();
 
   // Whether there were epochs in it when it was opened.
   bool had_epochs() const { return history_.initial_bytes() > 0; }
@@ -64,13 +72,13 @@ class RunFolder : public Callback {
   void OnTrainEnd(TrainContext& context, const Result& result) override;
 
  private:
-  RunFolder(std::string path, AppendedFile history, EventFile events);
+  RunFolder(std::string path, AppendedFile history);
 
   void Check(TrainContext& context, const absl::Status& written) const;
 
   const std::string path_;
   AppendedFile history_;
-  EventFile events_;
+  std::optional<EventFile> events_;  // Since Begin.
 };
 
 // INVALID_ARGUMENT unless `name` can be that of a folder in another; empty can.

@@ -155,7 +155,7 @@ absl::Status TrainLoop::TakeStep(StepResult* result) {
   absl::StatusOr<bool> finite = std::isfinite(bad_loss_)
                                     ? PrepareGradients(result)
                                     : absl::StatusOr<bool>(false);
-  const double bad_loss = std::exchange(bad_loss_, 0);
+  const double bad_loss = bad_loss_;
   if (!finite.ok()) {
     DropGradients();
     return finite.status();
@@ -195,7 +195,9 @@ absl::StatusOr<Metrics> TrainLoop::EndEpoch() {
   in_epoch_ = false;
   Metrics metrics = meter_.Finish();
   metrics["lr"] = last_lr_;
-  if (skipped_ > 0) metrics["skipped_steps"] = static_cast<double>(skipped_);
+  if (skipped_ > 0) {
+    metrics[kSkippedStepsMetric] = static_cast<double>(skipped_);
+  }
   return metrics;
 }
 
@@ -219,6 +221,7 @@ void TrainLoop::DropGradients() {
   }
   waiting_calls_ = 0;
   waiting_samples_ = 0;
+  bad_loss_ = 0;
 }
 
 void TrainLoop::ApplySchedule() {
@@ -272,7 +275,6 @@ absl::Status TrainLoop::RestoreState(const std::string& bytes) {
                      " a loss scaler; give this one the same options"));
   }
   DropGradients();
-  bad_loss_ = 0;
   steps_ = state.steps;
   epoch_ = static_cast<int>(state.epoch);
   base_lrs_ = std::move(state.base_lrs);

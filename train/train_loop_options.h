@@ -19,7 +19,10 @@ namespace miniray::train {
 // Gradients are looked at where they are clipped or unscaled.
 enum class OnNonFinite {
   kError,  // Step returns ABORTED.
-  kSkip,   // No step is taken; see "skipped_steps".
+  // No step is taken; see "skipped_steps". Not where ranks average gradients as
+  // they are computed (Context::PrepareModel): a rank makes no backward pass of
+  // such a loss, and the others wait for it. So it is with a loss scaler.
+  kSkip,
 };
 
 enum class ScheduleUnit { kStep, kEpoch };

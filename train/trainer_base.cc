@@ -54,7 +54,7 @@ absl::StatusOr<Result> TrainerBase::Train(const RunOptions& run) {
   stop_at_.reset();
   num_regroups_ = failures_in_a_row_ = epochs_to_recover_ = 0;
   backoff_.Reset();
-  heals_ = recovering_ = gives_up_ = false;
+  heals_ = starting_ = recovering_ = gives_up_ = false;
   grows_ = IsElastic(options_);
   failed_worker_ = -1;
   failed_call_ = absl::OkStatus();
@@ -161,7 +161,9 @@ void TrainerBase::ReportImage(const std::string& name, int epoch,
 
 absl::Status TrainerBase::Begin(std::optional<Checkpoint> checkpoint,
                                 bool anew) {
-  MR_RETURN_IF_ERROR(StartActors());
+  const absl::Status started = StartActors();
+  if (absl::IsCancelled(started)) MR_RETURN_IF_ERROR(CheckNotStopped());
+  MR_RETURN_IF_ERROR(started);
   MR_RETURN_IF_ERROR(AfterWorkers());
   const bool is_first = !train_start_.has_value();
   if (is_first) train_start_ = absl::Now();
@@ -337,7 +339,7 @@ absl::Status TrainerBase::KillWorkers() {
 }
 
 void TrainerBase::Shutdown() {
-  recovering_ = false;  // An exception may have ended it.
+  starting_ = recovering_ = false;  // An exception may have ended it.
   const absl::Status killed = KillWorkers();
   LOG_IF(WARNING, !killed.ok())
       << "workers may live until this program leaves the cluster: "

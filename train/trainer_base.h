@@ -330,8 +330,10 @@ class TrainerBase {
   absl::Status FirstError(const absl::Status& last) const;
   // Between failures that keep training from coming further: longer and longer.
   void Pause();
-  // CANCELLED if a signal asks for the end while workers are made anew.
+  // CANCELLED if a signal asks for the end while workers are made, for the
+  // first time or anew.
   absl::Status CheckNotStopped() const;
+  bool MakesWorkers() const { return starting_ || recovering_; }
 
   // --- Checkpoints, in trainer_checkpoints.cc.
 
@@ -385,6 +387,7 @@ class TrainerBase {
   int epochs_to_recover_ = 0;
   Backoff backoff_{absl::Milliseconds(500), absl::Seconds(30)};
   bool heals_ = false;       // Epochs run, and the policy is kHeal.
+  bool starting_ = false;    // Workers are being made for the first time.
   bool recovering_ = false;  // Workers are being made anew.
   bool gives_up_ = false;    // No failure is borne any more.
   // The last call that failed.

@@ -125,7 +125,7 @@ absl::Status TrainerBase::AwaitUntilFailure(const std::vector<Call>& calls,
                                             size_t* failed,
                                             absl::FunctionRef<void()> on_done) {
   const absl::Duration turn =
-      recovering_ ? std::min(watch->turn(), kSignalTurn) : watch->turn();
+      MakesWorkers() ? std::min(watch->turn(), kSignalTurn) : watch->turn();
   while (true) {
     absl::Status error = ps::AwaitCalls(
         calls, workers_, method, /*reminder_period=*/absl::InfiniteDuration(),
@@ -232,7 +232,7 @@ absl::Status TrainerBase::AwaitServer(const Call& call) const {
     }
     const absl::Duration turn = std::min(left, warn_at - waited);
     miniray::internal::WaitForCalls(
-        {call}, 1, recovering_ ? std::min(turn, kSignalTurn) : turn);
+        {call}, 1, MakesWorkers() ? std::min(turn, kSignalTurn) : turn);
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "glog/logging.h"
@@ -36,13 +35,6 @@ std::string AbsolutePath(const std::string& path) {
   std::error_code error;
   const fs::path absolute = fs::weakly_canonical(path, error);
   return error ? path : absolute.string();
-}
-
-// Whether the folder `path` lies right in `folder`.
-bool LiesIn(const std::string& path, const std::string& folder) {
-  std::error_code error;
-  const fs::path real = fs::canonical(path, error);
-  return !error && fs::equivalent(real.parent_path(), folder, error);
 }
 
 // Which checkpoints lie in; they have a history too.
@@ -81,16 +73,18 @@ absl::Status TrainerBase::OpenRun() {
   if (resumes) MR_RETURN_IF_ERROR(FindCheckpoint(&warnings));
   if (resumed_.has_value() && !IsElastic(options_) &&
       resumed_->workers.size() != static_cast<size_t>(options_.num_workers)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the checkpoint is of ", resumed_->workers.size(),
-                     " workers, and num_workers is ", options_.num_workers,
-                     "; with max_workers above that it could be gone on with"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the checkpoint is of ", resumed_->workers.size(),
+        " workers, and num_workers is ", options_.num_workers,
+        "; give num_workers (--workers) ", resumed_->workers.size(),
+        ", or, in a program of your own, max_workers"));
   }
   MR_RETURN_IF_ERROR(store_->BeginAt(
       resumed_.has_value() ? resumed_->epochs() : 0, &warnings));
   store_->Tell(&result_);
   for (const std::string& warning : warnings) context_.Warn(warning);
   if (resumes) {
+    MR_RETURN_IF_ERROR(run_folder_->Begin());
     run_folder_->SetHistory(context_, resumed_.has_value()
                                           ? resumed_->history
                                           : std::vector<EpochResult>());
@@ -135,15 +129,19 @@ absl::Status TrainerBase::FindCheckpoint(std::vector<std::string>* warnings) {
   absl::StatusOr<Checkpoint> found = ReadCheckpoint(resume);
   if (!found.ok()) return Annotate(found.status(), "checkpoint.resume");
   resumed_ = *std::move(found);
-  if (LiesIn(resume, run_folder_->path())) {
-    if (!absl::EndsWith(resume, kSuperseded)) return absl::OkStatus();
+  std::error_code error;
+  const fs::path real = fs::canonical(resume, error);
+  if (!error &&
+      fs::equivalent(real.parent_path(), run_folder_->path(), error)) {
+    const std::string name = CheckpointName(resumed_->epochs());
+    if (real.filename() == name) return absl::OkStatus();
     // After a kill 'auto' would not find it again.
     return absl::InvalidArgumentError(
         absl::StrCat("checkpoint.resume is ", resume,
                      ", which was set aside when training went on from an "
-                     "earlier one; to go "
-                     "on from it, give it back its name, without '",
-                     kSuperseded, "'"));
+                     "earlier one, or renamed; to go on from it, give it back "
+                     "its name, ",
+                     name));
   }
   if (run_folder_->had_epochs()) {
     return absl::AlreadyExistsError(absl::StrCat(
@@ -153,7 +151,9 @@ absl::Status TrainerBase::FindCheckpoint(std::vector<std::string>* warnings) {
         "'auto' to go on with them"));
   }
   // Before there is anything else: whoever is killed now begins there again.
-  return WriteFileAtomically(origin_file, AbsolutePath(resume));
+  MR_RETURN_IF_ERROR(WriteFileAtomically(origin_file, AbsolutePath(resume)));
+  MR_RETURN_IF_ERROR(SyncToDisk(origin_file));
+  return SyncToDisk(run_folder_->path());
 }
 
 void TrainerBase::CloseRun() {

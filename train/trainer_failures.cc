@@ -43,8 +43,10 @@ constexpr size_t kMaxLaterErrors = 3;
 
 absl::Status TrainerBase::RunAndRecover() {
   const FailureConfig& config = options_.failure;
+  starting_ = true;
   absl::Status status =
       Begin(std::exchange(resumed_, std::nullopt), /*anew=*/false);
+  starting_ = false;
   while (true) {
     if (status.ok()) {
       heals_ =
@@ -270,9 +272,10 @@ void TrainerBase::Pause() {
 }
 
 absl::Status TrainerBase::CheckNotStopped() const {
-  if (!recovering_ || !StoppedBySignal()) return absl::OkStatus();
-  return absl::CancelledError(
-      absl::StrCat(StopSignals::Name(), " came while workers were made anew"));
+  if (!MakesWorkers() || !StoppedBySignal()) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat(
+      StopSignals::Name(), " came ",
+      recovering_ ? "while workers were made anew" : "before training began"));
 }
 
 }  // namespace miniray::train

@@ -175,12 +175,7 @@ absl::Status ClassifierWorker::LoadDataShard(int shard_id, int num_shards,
 
 absl::StatusOr<train::Metrics> ClassifierWorker::TrainEpoch(int epoch) {
   MR_RETURN_IF_ERROR(CheckLoaded());
-  MR_ASSIGN_OR_RETURN(train::Metrics metrics,
-                      TrainBatches(epoch, 0, sampler_->num_batches()));
-  if (metrics.contains("loss")) return metrics;
-  return absl::AbortedError(absl::StrCat(
-      "epoch ", epoch + 1,
-      ": no batch had a finite loss; train with an lr below ", options_.lr));
+  return TrainBatches(epoch, 0, sampler_->num_batches());
 }
 
 absl::StatusOr<train::Metrics> ClassifierWorker::TrainSteps(int epoch,
@@ -191,6 +186,13 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainSteps(int epoch,
     return absl::InvalidArgumentError(
         absl::StrCat("steps ", first, " and ", count,
                      " after it; expected 0 or more of both"));
+  }
+  // What is left of a piece would make a step of its own.
+  if (const int64_t accumulate = options_.loop.accumulate;
+      count % accumulate != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pieces of ", count, " batches (sync_every), and accumulate is ",
+        accumulate, "; give a multiple of it"));
   }
   first = std::min(first, sampler_->num_batches());
   count = std::min(count, sampler_->num_batches() - first);
@@ -232,7 +234,14 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainBatches(int epoch,
                         ahead != nullptr ? ahead->Next() : read(step));
     MR_RETURN_IF_ERROR(classifier_->TrainStep(batch).status());
   }
-  return classifier_->EndEpoch();
+  MR_ASSIGN_OR_RETURN(train::Metrics metrics, classifier_->EndEpoch());
+  if (first == 0) has_loss_ = false;
+  has_loss_ = has_loss_ || metrics.contains("loss");
+  const bool ends = count > 0 && first + count == sampler_->num_batches();
+  if (has_loss_ || !ends) return metrics;
+  return absl::AbortedError(absl::StrCat(
+      "epoch ", epoch + 1,
+      ": no batch had a finite loss; train with an lr below ", options_.lr));
 }
 
 absl::StatusOr<train::Metrics> ClassifierWorker::EvaluateShard(int shard,

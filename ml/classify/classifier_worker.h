@@ -85,7 +85,9 @@ class ClassifierWorker {
   // On batches [first, first + count) of it, fewer where it ends, for
   // TrainerOptions::sync_every. Returns what TrainLoop::EndEpoch does, of these
   // batches, and their number as "steps"; GetProgress is of these batches, too.
-  // Errors: INVALID_ARGUMENT, first or count below 0.
+  // Errors: INVALID_ARGUMENT, first or count below 0, or count no multiple of
+  // loop.accumulate. ABORTED, with the last batch of the epoch, as of
+  // TrainEpoch.
   absl::StatusOr<train::Metrics> TrainSteps(int epoch, int64_t first,
                                             int64_t count);
 
@@ -126,6 +128,7 @@ class ClassifierWorker {
   std::optional<BatchSampler> sampler_;  // Set together with images_.
   std::optional<EpochBatches> batches_;  // Of the epoch trained last.
   int batches_epoch_ = -1;
+  bool has_loss_ = false;  // A finite one, in this epoch so far.
   std::unique_ptr<Classifier> classifier_;
   // classifier_, once it is there: for GetProgress.
   std::atomic<const Classifier*> seen_ = nullptr;

@@ -144,6 +144,13 @@ absl::StatusOr<ClassificationFlags> FlagsFrom(const ProgramHelp& help) {
   }
   MR_RETURN_IF_ERROR(CheckTraining(&flags));
   MR_ASSIGN_OR_RETURN(flags.data.loop, TrainLoopOptionsFromFlags(flags.epochs));
+  if (const int64_t accumulate = flags.data.loop.accumulate;
+      flags.sync_every % accumulate != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sync-every is ", flags.sync_every,
+                     "; expected a multiple of --accumulate=", accumulate,
+                     ", the batches that make one step of the optimizer"));
+  }
   MR_ASSIGN_OR_RETURN(flags.data.device, DeviceFromFlags());
   // From where this program was started, not from where a daemon was.
   if (const std::string dir = absl::GetFlag(FLAGS_data_dir); !dir.empty()) {

@@ -30,6 +30,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -150,6 +151,28 @@ TEST(CheckpointStoreTest, ADamagedOneIsPassedOverWithAWarning) {
   EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000001");
   ASSERT_THAT(Write(store, After(2)), IsOk());
   EXPECT_EQ(Told(store).checkpoint, temp / "checkpoint_000002");
+}
+
+TEST(CheckpointStoreTest, WhatHasBeenSetAsideBeforeStays) {
+  TempFolder temp;
+  CheckpointStore store(temp.path(), {});
+  ASSERT_THAT(Write(store, After(1)), IsOk());
+  std::vector<std::string> warnings;
+  for (const int time : {1, 2, 3}) {
+    ASSERT_THAT(Write(store, After(2, time)), IsOk());
+    ASSERT_THAT(store.BeginAt(1, &warnings), IsOk());
+  }
+  EXPECT_THAT(temp.List(),
+              ElementsAre("checkpoint_000001", "checkpoint_000002.superseded",
+                          "checkpoint_000002.superseded.2",
+                          "checkpoint_000002.superseded.3"));
+  EXPECT_THAT(warnings,
+              ElementsAre(EndsWith("checkpoint_000002.superseded now"),
+                          EndsWith("checkpoint_000002.superseded.2 now"),
+                          EndsWith("checkpoint_000002.superseded.3 now")));
+  const auto second = ReadCheckpoint(temp / "checkpoint_000002.superseded.2");
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->history.back().metrics.at("loss"), 2);
 }
 
 TEST(CheckpointStoreTest, OneThatCannotBeReadNowIsNotPassedOver) {

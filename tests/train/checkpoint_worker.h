@@ -29,7 +29,7 @@ class CheckpointWorker {
   // config: "epoch_seconds", how long an epoch takes besides; "bytes", of a
   // file more in the checkpoint; "fault_file": the worker whose epoch begins
   // while it is there removes it and does what it says: "throw", "kill" or
-  // "hang".
+  // "hang"; "loading_file": it is made, and the data never come.
   absl::Status LoadDataShard(int shard_id, int num_shards,
                              const Config& config);
   Metrics TrainEpoch(int epoch);

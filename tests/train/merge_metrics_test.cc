@@ -106,6 +106,24 @@ TEST(EpochPiecesTest, AnEpochIsThatOfItsPieces) {
   EXPECT_EQ(result->max.at("loss"), 3);
 }
 
+TEST(EpochPiecesTest, StepsThatAreLeftOutAreCounted) {
+  EpochPieces pieces(1);
+  for (const Metrics& piece :
+       {Metrics{{"samples", 2}, {"steps", 2}, {"skipped_steps", 2}},
+        Metrics{{"loss", 1}, {"samples", 2}, {"steps", 2}},
+        Metrics{
+            {"loss", 3}, {"samples", 2}, {"steps", 2}, {"skipped_steps", 1}}}) {
+    ASSERT_THAT(pieces.Add({piece}, 2), IsOk());
+  }
+  const auto result = pieces.Result();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(
+      result->per_worker[0],
+      (Metrics{
+          {"loss", 2}, {"samples", 6}, {"steps", 6}, {"skipped_steps", 3}}));
+  EXPECT_EQ(result->metrics, result->per_worker[0]);
+}
+
 TEST(EpochPiecesTest, RefusesCountsThatCannotBe) {
   EpochPieces pieces(1);
   EXPECT_THAT(pieces.Add({{{"steps", 1}}}, 1),

@@ -40,6 +40,13 @@ TEST(AverageMetricsTest, AMetricCountsForTheWorkersThatReportIt) {
             (Metrics{{"loss", 2.5}, {"samples", 4}, {"extra", 7}}));
 }
 
+TEST(AverageMetricsTest, SkippedStepsAreASum) {
+  EXPECT_EQ(Average({{{"loss", 1}, {"samples", 1}, {"skipped_steps", 2}},
+                     {{"loss", 3}, {"samples", 2}},
+                     {{"loss", 3}, {"samples", 1}, {"skipped_steps", 5}}}),
+            (Metrics{{"loss", 2.5}, {"samples", 4}, {"skipped_steps", 7}}));
+}
+
 TEST(AverageMetricsTest, AWorkerWithoutSamplesDoesNotCount) {
   EXPECT_EQ(Average({{{"loss", std::nan("")}, {"samples", 0}},
                      {{"loss", 3}, {"samples", 2}}}),

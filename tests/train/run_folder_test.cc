@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -30,11 +31,14 @@ namespace miniray::train {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Key;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
@@ -163,6 +167,7 @@ TEST(RunFolderTest, TensorBoardShowsWhatIsTrainedAgainOnce) {
   for (const double loss : {2, 3}) {
     auto folder = RunFolder::Open(temp.path(), "r");
     ASSERT_THAT(folder, IsOk());
+    ASSERT_THAT((*folder)->Begin(), IsOk());
     (*folder)->SetHistory(context, history);
     (*folder)->OnEpochEnd(context, lose(2, loss));
     (*folder)->SetHistory(context, history);
@@ -260,6 +265,38 @@ TEST(RunFolderTest, NeverMixesTwoTrainings) {
   EXPECT_THAT(Lines(temp / "r/history.jsonl"), SizeIs(1));
 }
 
+// Whoever is killed later has no result, least of all that of a training
+// before.
+TEST(RunFolderTest, WhoBeginsTakesTheOldResultAway) {
+  TempFolder temp;
+  const auto files = [&] {  // With their sizes.
+    std::map<std::string, uintmax_t> files;
+    for (const auto& entry : std::filesystem::directory_iterator(temp / "r")) {
+      files[entry.path().filename().string()] = entry.file_size();
+    }
+    return files;
+  };
+  TrainContext context(1, 1);
+  {
+    const auto folder = Make(temp.path(), "r");
+    folder->OnEpochEnd(context, Epoch(0));
+    folder->OnTrainEnd(context, Result());
+  }
+  const std::map<std::string, uintmax_t> before = files();
+  EXPECT_THAT(before, SizeIs(3));
+  EXPECT_THAT(before, Contains(Key("result.json")));
+  // Who finds that training cannot go on here leaves nothing behind.
+  EXPECT_THAT(RunFolder::Create(temp.path(), "r"),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(RunFolder::Open(temp.path(), "r"), IsOk());
+  EXPECT_EQ(files(), before);
+
+  auto folder = RunFolder::Open(temp.path(), "r");
+  ASSERT_THAT(folder, IsOk());
+  ASSERT_THAT((*folder)->Begin(), IsOk());
+  EXPECT_THAT(files(), Not(Contains(Key("result.json"))));
+}
+
 TEST(RunFolderTest, NamesStayWithinTheFolder) {
   TempFolder temp;
   for (const std::string& name : {std::string("a/b"), std::string(".."),
@@ -301,8 +338,8 @@ TEST(RunFolderTest, WhatAFullDiskRefusesFollowsWhenThereIsRoomAgain) {
 
   EXPECT_EQ(cut_size, size + 10);
   EXPECT_THAT(context.warnings(),
-              ::testing::Contains(AllOf(HasSubstr("run folder is not complete"),
-                                        HasSubstr(path))));
+              Contains(AllOf(HasSubstr("run folder is not complete"),
+                             HasSubstr(path))));
   EXPECT_THAT(context.warnings(), SizeIs(::testing::Le(2)));
   folder->OnEpochEnd(context, Epoch(3));
   const std::vector<Json> lines = Lines(path);

@@ -277,6 +277,19 @@ TEST(TrainLoopTest, SkipsAStepIfAsked) {
           {"loss", 0.5}, {"lr", 1}, {"samples", 4}, {"skipped_steps", 1}}));
 }
 
+TEST(TrainLoopTest, WhatAnEpochThatWasLeftHadWaitingIsNotTheNextOnes) {
+  Slope slope;
+  const auto loop = Loop(slope.sgd, {.accumulate = 2});
+  loop->BeginEpoch(0);
+  ASSERT_THAT(Step(*loop, slope, std::nanf("")), IsOk());
+  loop->BeginEpoch(0);
+  ASSERT_THAT(Step(*loop, slope, 0.25), IsOk());
+  const auto step = Step(*loop, slope, 0.75);
+  ASSERT_THAT(step, IsOk());
+  EXPECT_TRUE(step->stepped);
+  EXPECT_EQ(slope.value(), 0.5);
+}
+
 // A scale that is a power of two changes exponents only.
 TEST(TrainLoopTest, AScaledLossGivesTheSameSteps) {
   Regression plain;

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -272,6 +274,74 @@ TEST_F(TrainerCheckpointTest, ASignalInTheLastEpochIsTold) {
   EXPECT_EQ(result->checkpoint, temp_ / "run/checkpoint_000002");
 }
 
+// While workers are waited for: for places, of which there are none for two
+// that want the whole node; for their processes; for their data.
+TEST_F(TrainerCheckpointTest, ASignalBeforeTheFirstEpochEndsTrainAtOnce) {
+  class SignalledTrainer : public CheckpointTrainer {
+   public:
+    using CheckpointTrainer::CheckpointTrainer;
+
+   protected:
+    absl::StatusOr<ActorHandle<CheckpointWorker>> CreateWorker(
+        int worker_id, const Config& config) override {
+      if (worker_id == 0) raise(SIGTERM);
+      return CheckpointTrainer::CreateWorker(worker_id, config);
+    }
+  };
+  const auto is_cancelled =
+      StatusIs(absl::StatusCode::kCancelled,
+               HasSubstr("SIGTERM came before training began"));
+  const absl::Time start = absl::Now();
+  TrainerOptions options = Options({.frequency = 1, .resume = "auto"});
+  for (const double cpu : {8, 1}) {
+    options.worker_resources.cpu = cpu;
+    SignalledTrainer trainer(options);
+    EXPECT_THAT(trainer.Train({.epochs = 2}), is_cancelled);
+    EXPECT_EQ(trainer.last_result().stopped_by, "SIGTERM");
+    EXPECT_TRUE(trainer.workers().empty());
+  }
+  {
+    const std::string loading = temp_ / "loading";
+    std::thread signaller([&] {
+      if (Eventually([&] { return fs::exists(loading); }, absl::Seconds(60))) {
+        kill(getpid(), SIGTERM);
+      }
+    });
+    CheckpointTrainer trainer(options);
+    EXPECT_THAT(
+        trainer.Train({.epochs = 2, .config = {{"loading_file", loading}}}),
+        is_cancelled);
+    signaller.join();
+  }
+  EXPECT_LT(absl::Now() - start, absl::Seconds(45));
+  CheckpointTrainer trainer(options);
+  EXPECT_THAT(trainer.Train({.epochs = 2}), IsOk());
+}
+
+TEST_F(TrainerCheckpointTest, WhatARunCameToGoesWhenItGoesOn) {
+  const std::string path = temp_ / "run/result.json";
+  TrainerOptions options = Options({.frequency = 1, .resume = "auto"});
+  {
+    CheckpointTrainer trainer(options);
+    ASSERT_THAT(trainer.Train({.epochs = 1}), IsOk());
+  }
+  options.num_workers = 3;
+  EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 2}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("give num_workers (--workers) 2")));
+  EXPECT_TRUE(fs::exists(path));
+  options.num_workers = 2;
+  CheckpointTrainer trainer(options);
+  int epochs = 0;
+  trainer.at_epoch_start = [&](int) {
+    ++epochs;
+    EXPECT_FALSE(fs::exists(path));
+  };
+  ASSERT_THAT(trainer.Train({.epochs = 2}), IsOk());
+  EXPECT_EQ(epochs, 1);
+  EXPECT_TRUE(fs::exists(path));
+}
+
 TEST_F(TrainerCheckpointTest, APathIsGoneOnWithUnderANewNameToo) {
   const auto [losses, weights] = Undisturbed(5);
   TrainerOptions options = Options({.frequency = 1, .num_to_keep = 0});
@@ -338,10 +408,16 @@ TEST_F(TrainerCheckpointTest, APathIsGoneOnWithUnderANewNameToo) {
   EXPECT_THAT(result->warnings,
               ElementsAre(HasSubstr("checkpoint_000003.superseded")));
   EXPECT_EQ(HistoryEpochs(temp_ / "run"), UpTo(3));
-  options.checkpoint.resume = temp_ / "run/checkpoint_000003.superseded";
-  EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 3}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("give it back its name")));
+  for (const char* const name :
+       {"run/checkpoint_000003.superseded", "run/checkpoint_000003.superseded/",
+        "another/../run/checkpoint_000003.superseded//"}) {
+    options.checkpoint.resume = temp_ / name;
+    EXPECT_THAT(
+        CheckpointTrainer(options).Train({.epochs = 3}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("give it back its name, checkpoint_000003")));
+  }
+  EXPECT_TRUE(fs::exists(temp_ / "run/checkpoint_000003.superseded"));
   options.checkpoint.resume = temp_ / "run";
   EXPECT_THAT(CheckpointTrainer(options).Train({.epochs = 3}),
               StatusIs(absl::StatusCode::kInvalidArgument,

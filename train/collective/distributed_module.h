@@ -124,7 +124,9 @@ class DistributedModule {
   // others: its gradients count as zero, and become the mean over all ranks, so
   // that the optimizer's step keeps it equal to them. Buffers too. For
   // ForEachJoined (train/data/join.h); with it, the gradient of a step in which
-  // only some ranks have a batch is smaller, as with PyTorch's Join.
+  // only some ranks have a batch is smaller, as with PyTorch's Join. Where it
+  // is used, a pass must reach one module only: of several, the others'
+  // collectives are interleaved, and those here are not.
   //
   // Errors: those of the collectives.
   absl::Status ShadowBackward();

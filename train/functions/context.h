@@ -163,8 +163,8 @@ class Context {
 
   // Both need train/functions/model_state.h, where they are explained.
   template <class Model, class Optimizer>
-  CheckpointFiles Checkpoint(Model& model, Optimizer& optimizer,
-                             int epoch) const;
+  CheckpointFiles Checkpoint(Model& model, Optimizer& optimizer, int epoch,
+                             bool always = false) const;
   template <class Model, class Optimizer>
   int RestoreFrom(Model& model, Optimizer& optimizer) const;
 

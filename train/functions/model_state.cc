@@ -28,7 +28,7 @@ T ValueOrThrow(absl::StatusOr<T> value) {
 
 CheckpointFiles SaveParts(const Context& context, const TrainingParts& parts,
                           int epoch, const SaveOptions& options) {
-  if (!context.checkpoint_is_due()) return {};
+  if (!context.checkpoint_is_due() && !options.always) return {};
   Config extras = options.extras;
   extras.Set(kEpoch, int64_t{epoch});
   if (!options.replicated || context.rank() == 0) {

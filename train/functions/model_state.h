@@ -35,13 +35,16 @@ namespace miniray::train {
 struct SaveOptions {
   // All ranks have the same models and optimizers, because their gradients or
   // weights are kept together: rank 0 gives them, and the others their random
-  // numbers alone.
+  // numbers alone. Buffers too: where they are not always rank 0's
+  // (DistributedOptions::broadcast_buffers_every), the others' are not kept.
   bool replicated = false;
+  // Whether one is due or not: for the last epoch. On all ranks alike.
+  bool always = false;
   Config extras;  // This rank's, if it gives anything.
 };
 
 // Returns this rank's part of a checkpoint, for Report; nothing, and does
-// nothing, if none is due (Context::checkpoint_is_due).
+// nothing, if none is due (Context::checkpoint_is_due), unless options.always.
 //
 // epoch: that has just been trained, from 0.
 // Throws: std::runtime_error, see SaveTraining.
@@ -81,14 +84,15 @@ concept Replicated = std::remove_cvref_t<Model>::kReplicated;
 
 // SaveParts of one model and one optimizer. model: a module, what
 // TORCH_MODULE makes of it, a pointer to one, or a PreparedModel; of the latter
-// rank 0 gives model and optimizer for all.
+// rank 0 gives model and optimizer for all. always: see SaveOptions.
 template <class Model, class Optimizer>
 CheckpointFiles Context::Checkpoint(Model& model, Optimizer& optimizer,
-                                    int epoch) const {
-  return SaveParts(*this,
-                   {.models = {{"model", internal::ModuleOf(model)}},
-                    .optimizers = {{"optimizer", &optimizer}}},
-                   epoch, {.replicated = internal::Replicated<Model>});
+                                    int epoch, bool always) const {
+  return SaveParts(
+      *this,
+      {.models = {{"model", internal::ModuleOf(model)}},
+       .optimizers = {{"optimizer", &optimizer}}},
+      epoch, {.replicated = internal::Replicated<Model>, .always = always});
 }
 
 // RestoreParts of the same; returns the epoch to begin with.

@@ -97,7 +97,10 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     MR_RETURN_IF_ERROR(store_->BeginAt(num_reports(), &warnings));
     WarnAll(warnings);
     store_->Tell(&result_);
+    has_checkpoints_ |= !result_.checkpoint.empty();
   }
+  const bool is_first = !start_.has_value();
+  if (is_first && folder_ != nullptr) MR_RETURN_IF_ERROR(folder_->Begin());
   const bool goes_on = checkpoint.has_value() || had_epochs || anew;
   if (goes_on && folder_ != nullptr) {
     folder_->SetHistory(context_, result_.history);
@@ -106,7 +109,6 @@ absl::Status RunRecord::BeginAt(const std::optional<Checkpoint>& checkpoint,
     context_.Warn(absl::StrCat(
         folder_->path(), " has reports but no checkpoint: it begins again"));
   }
-  const bool is_first = !start_.has_value();
   last_report_ = absl::Now();
   if (is_first) {
     start_ = last_report_;
@@ -157,9 +159,10 @@ ReportReply RunRecord::Take(std::vector<RankReport> reports,
   has_checkpoints_ |= has_checkpoint;
   ends_with_checkpoint_ = has_checkpoint;
   if (StoppedBySignal()) {
-    // With a checkpoint to go on from, where the function makes any.
-    reply.stop = has_checkpoint || !has_checkpoints_;
-    reply.wants_checkpoint = true;
+    // With a checkpoint to go on from, where the function makes any; whether it
+    // does is known once it has been asked for one.
+    reply.stop = has_checkpoint || (signal_noticed_ && !has_checkpoints_);
+    reply.wants_checkpoint = signal_noticed_ = true;
     result_.stopped_by = StopSignals::Name();
   }
   if (context_.stop_requested()) reply.stop = true;

@@ -53,7 +53,8 @@ class RunRecord {
   // write its checkpoint, once no try to write the one before runs.
   ReportReply Take(std::vector<RankReport> reports, const ReportTimes& times);
 
-  // Whether the function reports checkpoints; whether the last report had one.
+  // Whether the function reports checkpoints, in an earlier run of the same
+  // folder too; whether the last report had one.
   bool has_checkpoints() const { return has_checkpoints_; }
   bool ends_with_checkpoint() const { return ends_with_checkpoint_; }
   // Whether training can go on from the last checkpoint: waits while a try to
@@ -109,7 +110,7 @@ class RunRecord {
   absl::Time last_report_;
   bool has_checkpoints_ = false;
   bool ends_with_checkpoint_ = false;
-  bool signal_noticed_ = false;
+  bool signal_noticed_ = false;  // In an earlier report.
   int failures_in_a_row_ = 0;
   int reports_to_recover_ = 0;  // Then training has come further.
   Backoff backoff_{absl::Milliseconds(500), absl::Seconds(30)};

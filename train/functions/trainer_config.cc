@@ -59,7 +59,8 @@ absl::Status Validate(const RunConfig& run) {
   if (run.checkpoint.at_end) {
     return absl::InvalidArgumentError(
         "run.checkpoint.at_end has no effect on a train function, which alone "
-        "knows its end: give its last Report a checkpoint");
+        "knows its end: give its last Report a checkpoint "
+        "(Context::Checkpoint with `always`)");
   }
   if (run.checkpoint.resume != "never") {
     return absl::InvalidArgumentError(

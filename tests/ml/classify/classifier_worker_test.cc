@@ -145,6 +145,23 @@ TEST(ClassifierWorkerTest, PiecesOfAnEpochTrainTheSameAsTheWhole) {
   ExpectError(pieces.TrainSteps(2, -1, 4).status(), kInvalidArgument, {"-1"});
 }
 
+TEST(ClassifierWorkerTest, PiecesAreMadeOfWholeStepsOfTheOptimizer) {
+  ClassifierWorkerOptions options = Small("mlp");
+  options.loop.accumulate = 4;
+  ClassifierWorker whole(options), pieces(options);
+  ASSERT_TRUE(whole.LoadDataShard(0, 1, {}).ok());
+  ASSERT_TRUE(pieces.LoadDataShard(0, 1, {}).ok());
+  ASSERT_TRUE(whole.TrainEpoch(0).ok());  // 6 batches: steps of 4 and of 2.
+  ASSERT_TRUE(pieces.TrainSteps(0, 0, 4).ok());
+  // Before a piece is cut to what the epoch has left.
+  for (const int64_t count : {1, 2, 6}) {
+    ExpectError(pieces.TrainSteps(0, 4, count).status(), kInvalidArgument,
+                {"accumulate is 4"});
+  }
+  ASSERT_TRUE(pieces.TrainSteps(0, 4, 4).ok());
+  ExpectSameWeights(whole, pieces);
+}
+
 // Writes 24 pictures of two classes, to train on.
 std::string MakePictures() {
   const std::string root = MakeTestFolder();
@@ -294,6 +311,20 @@ TEST(ClassifierWorkerTest, AnEpochWithoutAFiniteLossIsAnError) {
   }
   ExpectError(status, absl::StatusCode::kAborted,
               {"no batch had a finite loss", "1e+30"});
+
+  // Of an epoch in pieces, each of which may lack one: with its last batch.
+  ClassifierWorker pieces(options);
+  ASSERT_EQ(pieces.LoadDataShard(0, 1, {}), absl::OkStatus());
+  status = absl::OkStatus();
+  int64_t first = 0;
+  for (int epoch = 0; epoch < 3 && status.ok(); ++epoch) {
+    for (first = 0; first < 6 && status.ok(); first += 3) {
+      status = pieces.TrainSteps(epoch, first, 3).status();
+    }
+  }
+  ExpectError(status, absl::StatusCode::kAborted,
+              {"no batch had a finite loss", "1e+30"});
+  EXPECT_EQ(first, 6);
 }
 
 TEST(ClassifierWorkerTest, OnlyFoldersOfPicturesStayOnTheDisk) {

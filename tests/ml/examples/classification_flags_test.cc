@@ -87,6 +87,15 @@ TEST_F(ClassificationFlagsTest, StepsOrEpochsFromOneAverageToTheNext) {
   EXPECT_THAT(error_, HasSubstr("--sync-every is -1"));
 }
 
+TEST_F(ClassificationFlagsTest, AveragesComeBetweenStepsOfTheOptimizer) {
+  EXPECT_EQ(Parse({"--accumulate=4"}), std::nullopt);
+  EXPECT_EQ(Parse({"--accumulate=4", "--sync-every=8"}), std::nullopt);
+  for (const char* every : {"--sync-every=1", "--sync-every=6"}) {
+    EXPECT_EQ(Parse({"--accumulate=4", every}), 2) << every;
+    EXPECT_THAT(error_, HasSubstr("a multiple of --accumulate=4")) << every;
+  }
+}
+
 TEST_F(ClassificationFlagsTest, TheTrainingStepIsAsTheFlagsSay) {
   EXPECT_EQ(Parse({"--epochs=10", "--batch-size=32", "--lr=0.1", "--augment",
                    "--seed=7", "--lr-schedule=cosine", "--device=cpu"}),

@@ -96,6 +96,8 @@ TEST(ModelStateTest, WhereNoCheckpointIsDueNothingIsMade) {
   torch::nn::Linear model(3, 2);
   torch::optim::SGD optimizer(model->parameters(), 0.1);
   EXPECT_THAT(ctx.Checkpoint(model, optimizer, 0), IsEmpty());
+  EXPECT_THAT(ctx.Checkpoint(model, optimizer, 0, /*always=*/true),
+              Contains(Key("model.pt")));
   ctx.Report({});
   EXPECT_THAT(ctx.Checkpoint(model, optimizer, 1), Contains(Key("model.pt")));
 }

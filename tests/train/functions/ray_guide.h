@@ -145,13 +145,15 @@ void TrainWithCheckpoints(train::Context& ctx) {
       ctx.PrepareDataLoader(Points(), {.batch_size = 64 / ctx.world_size()});
   // The epoch behind the checkpoint that training goes on from; 0 without one.
   const int start = ctx.RestoreFrom(model, optimizer);
-  for (int epoch = start; epoch < ctx.config<int>("epochs"); ++epoch) {
+  const int epochs = ctx.config<int>("epochs");
+  for (int epoch = start; epoch < epochs; ++epoch) {
     loader.SetEpoch(epoch);  // Its order of samples.
     const double loss = TrainOneEpoch(model, loader, optimizer);
     // With .frequency = 10, Checkpoint makes files for every tenth report, and
-    // none for the others.
+    // none for the others, but for the last.
+    const bool last = epoch + 1 == epochs;
     ctx.Report({{"epoch", epoch}, {"loss", loss}},
-               ctx.Checkpoint(model, optimizer, epoch));
+               ctx.Checkpoint(model, optimizer, epoch, /*always=*/last));
   }
 }
 MINIRAY_TRAIN_FUNC(TrainWithCheckpoints);

@@ -181,9 +181,13 @@ TEST_F(RayGuideTest, ARunFromACheckpointIsTheOneThatNeverStopped) {
               ElementsAre("checkpoint_000010", "checkpoint_000020",
                           "checkpoint_000030"));
 
-  const auto first = FitWithCheckpoints("first", 20);
+  const auto first = FitWithCheckpoints("first", 25);
   ASSERT_THAT(first, IsOk());
-  ASSERT_THAT(first->history, SizeIs(20));
+  ASSERT_THAT(first->history, SizeIs(25));
+  // The last one's in any case.
+  EXPECT_THAT(Checkpoints("first"),
+              ElementsAre("checkpoint_000010", "checkpoint_000020",
+                          "checkpoint_000025"));
   const auto second = FitWithCheckpoints("second", 30, first->checkpoint);
   ASSERT_THAT(second, IsOk());
   ASSERT_THAT(second->history, SizeIs(30));

@@ -2,6 +2,7 @@
 
 #include "train/functions/torch_trainer.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -489,6 +490,63 @@ TEST_F(TorchTrainerTest, CallbacksHearOfReportsAndMayStopTraining) {
     EXPECT_THAT(observer->heard,
                 ElementsAre("start", "resume 3", "epoch 3", "end 4"));
   }
+}
+
+// Sends this process SIGTERM with that report.
+class Signaller : public Callback {
+ public:
+  explicit Signaller(int report) : report_(report) {}
+  void OnEpochEnd(TrainContext& context, const EpochResult& result) override {
+    if (result.epoch == report_) raise(SIGTERM);
+  }
+
+ private:
+  const int report_;
+};
+
+// Before the first checkpoint there is, and before the first of a run that goes
+// on.
+TEST_F(TorchTrainerTest, ASignalBeforeACheckpointIsDueAsksForOne) {
+  for (const int num_workers : {2, 0}) {
+    TorchTrainerOptions options = Options(num_workers, /*epochs=*/100);
+    options.run.name = absl::StrCat("run", num_workers);
+    options.run.checkpoint.frequency = 10;
+    for (const int report : {2, 4}) {
+      options.run.callbacks = {std::make_shared<Signaller>(report)};
+      TorchTrainer trainer(Walk, options);
+      const auto result = trainer.Fit();
+      ASSERT_THAT(result, IsOk());
+      EXPECT_EQ(result->stopped_by, "SIGTERM");
+      EXPECT_THAT(result->history, SizeIs(report + 2));
+      EXPECT_EQ(result->checkpoint,
+                absl::StrCat(result->path, "/", CheckpointName(report + 2)));
+    }
+  }
+}
+
+TEST_F(TorchTrainerTest, ASignalWaitsForTheCheckpointsThatTheFunctionMakes) {
+  TorchTrainerOptions options = Options(/*num_workers=*/0, /*epochs=*/100);
+  options.config.Set("save_every", 5);  // Whatever it is asked for.
+  for (const int report : {6, 11}) {
+    options.run.callbacks = {std::make_shared<Signaller>(report)};
+    TorchTrainer trainer(Walk, options);
+    const auto result = trainer.Fit();
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->history, SizeIs(report == 6 ? 10 : 15));
+    EXPECT_EQ(
+        result->checkpoint,
+        absl::StrCat(folder(), "/", CheckpointName(report == 6 ? 10 : 15)));
+  }
+  // One that makes none is asked once.
+  options.run.name = "none";
+  options.config.Set("save_every", 1000);
+  options.run.callbacks = {std::make_shared<Signaller>(2)};
+  TorchTrainer trainer(Walk, options);
+  const auto result = trainer.Fit();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->stopped_by, "SIGTERM");
+  EXPECT_THAT(result->history, SizeIs(4));
+  EXPECT_EQ(result->checkpoint, "");
 }
 
 class Thrower : public Callback {
