@@ -193,6 +193,7 @@ void ClusterState::NodeStopping(const std::string& node_id) {
   if (it == nodes_.end()) return;
   it->second.stopping = true;
   ++node_epoch_;
+  NodeChanged(it->second, /*gained=*/false);
 }
 
 void ClusterState::NodeLeft(const std::string& node_id) {
