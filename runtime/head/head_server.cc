@@ -21,12 +21,12 @@
 #include "runtime/head/ask_actor.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
-#include "runtime/head/listen_failure.h"
 #include "runtime/head/log_chunk_queue.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/head/state_store.h"
 #include "runtime/packages/package_store.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_listener.h"
 #include "runtime/rpc/tls.h"
 #include "runtime/runs/run_checks.h"
 #include "runtime/runs/run_collector_service.h"
@@ -113,6 +113,8 @@ class HeadServerImpl : public HeadServer {
   }
 
   absl::Status Listen(const Options& options) {
+    MR_ASSIGN_OR_RETURN(listener_,
+                        GrpcListener::Start(options.host, options.port));
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     // gRPC reads a message before the token is looked at: what strangers send
@@ -128,13 +130,13 @@ class HeadServerImpl : public HeadServer {
     // Probes of the bandwidth would be most of what a lease costs: each renewal
     // would bring one about. A message's own size makes room for it.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    builder.AddListeningPort(JoinHostPort(options.host, options.port),
-                             ServerCredentials(), &port_);
+    port_ = listener_->port();
+    listener_->AddTo(&builder);
     builder.RegisterService(&service_);
     builder.RegisterService(&collector_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
-      return WhyNotListening(options.host, options.port);
+    if (server_ == nullptr) {
+      return absl::InternalError("the head's gRPC server does not start");
     }
     // Before the first caller may rely on it.
     MR_RETURN_IF_ERROR(folder_->Remember({.token = options.token,
@@ -143,6 +145,7 @@ class HeadServerImpl : public HeadServer {
                                           .tls_dir = TlsDir()}));
     service_.Open();
     collector_.Open();
+    listener_->Accept();
     ticker_ = std::thread([this, limit = options.package_limit] {
       absl::Time last = absl::Now();
       absl::Time next_cleaning = last;
@@ -235,6 +238,7 @@ class HeadServerImpl : public HeadServer {
     stopping_.Notify();
     state_.StopWaiting();
     runs_.StopWaiting();
+    listener_.reset();
     if (server_ != nullptr) {
       // Streams have no end of their own: they are cancelled.
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
@@ -277,6 +281,7 @@ class HeadServerImpl : public HeadServer {
   int port_ = 0;
   std::string resumed_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<GrpcListener> listener_;
   absl::Mutex shutdown_mu_;
   absl::Notification stopping_;
   std::thread ticker_;

@@ -370,14 +370,6 @@ absl::Status RunHead(const CommandLine& line, StartOptions options,
                    &started);
 }
 
-// An actor takes three of a daemon's files.
-void RaiseFileLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 absl::Status AdviseAboutKilledHead(const absl::Status& status,
                                    const std::string& address) {
   if (!absl::IsUnavailable(status)) return status;
@@ -388,7 +380,6 @@ absl::Status AdviseAboutKilledHead(const absl::Status& status,
 absl::Status RunDaemon(const StartOptions& options, const Session& session,
                        ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const std::string token, PrepareForHead(options.address));
-  RaiseFileLimit();
   // Whoever started it may end while the head is still dialled.
   MR_ASSIGN_OR_RETURN(StopEvents stop,
                       StopEvents::Install(options.lifeline_fd));
@@ -452,10 +443,19 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
   return event.status();
 }
 
+// An actor takes three of a daemon's files, whoever calls a head one of its.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::Status Run(const CommandLine& line, const StartOptions& options,
                  ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const Session session, OpenSession(options));
   UseSilenceTimeout(options);
+  RaiseFileLimit();
   return options.head ? RunHead(line, options, session, ready)
                       : RunDaemon(options, session, ready);
 }
