@@ -364,7 +364,8 @@ absl::Status RunHead(const CommandLine& line, StartOptions options,
                                         .token = token,
                                         .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
-                                        .state_dir = state.folder}));
+                                        .state_dir = state.folder,
+                                        .lifeline = options.lifeline_fd >= 0}));
   record.emplace(std::move(own));
   return ServeHead(line, options, state.folder, message, ready, &stop,
                    &started);
@@ -428,7 +429,8 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                                         .token = token,
                                         .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
-                                        .node_id = daemon.node_id()}));
+                                        .node_id = daemon.node_id(),
+                                        .lifeline = options.lifeline_fd >= 0}));
   const ReadyMessage message = {
       .address = options.address,
       .pid = getpid(),
