@@ -36,7 +36,8 @@ absl::Status CheckSpec(const v1::ActorSpec& spec) {
         absl::StrCat("max_restarts = ", spec.max_restarts(),
                      ": must be -1 (for ever), 0 or more"));
   }
-  return absl::OkStatus();
+  MR_RETURN_IF_ERROR(CheckNameLength("an actor's name", spec.name()));
+  return CheckNameLength("an actor's namespace", spec.actor_namespace());
 }
 
 v1::ActorInfo NewInfo(const v1::ActorSpec& spec, const ResourceSet& request) {

@@ -22,6 +22,7 @@ absl::StatusOr<std::vector<ResourceSet>> CheckSpec(
   if (spec.placement_group_id().empty()) {
     return absl::InvalidArgumentError("a placement group needs an id");
   }
+  MR_RETURN_IF_ERROR(CheckNameLength("a placement group's name", spec.name()));
   if (spec.strategy() == v1::PLACEMENT_STRATEGY_UNSPECIFIED ||
       !v1::PlacementStrategy_IsValid(spec.strategy())) {
     return absl::InvalidArgumentError(

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/head/cluster_state.h"
 
 namespace miniray {
@@ -17,6 +18,10 @@ namespace {
 
 // Between two warnings of one node in the log; internal.
 constexpr absl::Duration kWarningPeriod = absl::Minutes(5);
+
+// Of an end's cause, which is kept and is in every answer about the actor; of
+// what the process printed last there is less.
+constexpr size_t kMaxCauseBytes = 16 << 10;
 
 // Thirty years: what is beyond it was not read from a clock.
 constexpr int64_t kMaxClockUs = int64_t{30} * 365 * 24 * 3600 * 1000000;
@@ -359,11 +364,11 @@ void ClusterState::TakeExit(const std::string& node_id,
     // Killed before: only its room was still taken.
     return ReleaseResources(actor);
   }
-  std::string cause = event.cause();
+  std::string cause = Shorten(event.cause(), kMaxCauseBytes);
   if (auto it = nodes_.find(node_id); it != nodes_.end()) {
     absl::StrAppend(&cause, " on node ", NodeName(it->second.info));
   }
-  cause += event.last_output();
+  cause += Shorten(event.last_output(), kMaxCauseBytes);
   ActorDied(actor, cause, event.may_restart());
 }
 

@@ -302,6 +302,12 @@ TEST(ActorTest, AConstructorThatThrowsFailsTheCalls) {
               AllOf(HasSubstr("constructor"), HasSubstr("no glue")));
   EXPECT_FALSE(fragile->WaitReady(absl::Seconds(5)).ok());
   EXPECT_EQ(cluster.Info(*fragile).restarts(), 0);
+  // Of a long text only the beginning goes round.
+  fragile = driver.CreateActor<Fragile>({}, std::string(1 << 20, 'x'));
+  ASSERT_TRUE(fragile.ok());
+  status = fragile->Call<&Fragile::Get>().Get().status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("threw: xxx"));
+  EXPECT_LT(status.message().size(), 100000u);
 }
 
 TEST(ActorTest, ARestartedActorAnswersAgain) {
