@@ -99,7 +99,7 @@ void ClusterState::CreatePlacementGroup(const v1::PlacementGroupSpec& spec,
   // Unless it is tried at once: see ScheduleGroups.
   group.info.set_cause("waits for its turn among many groups");
   group.info.set_detached(spec.detached());
-  group.info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
+  group.info.set_create_unix_ms(absl::ToUnixMillis(WallNow()));
   if (!spec.detached()) job_groups_[spec.job_id()].insert(id);
   group.waits_since = options_.clock();
   group.queue_position = next_queue_position_++;

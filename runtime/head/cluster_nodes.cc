@@ -103,7 +103,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
       node.total = total;
       node.total.NumberGpus();
       node.available = node.total;
-      node.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+      node.info.set_start_unix_ms(absl::ToUnixMillis(WallNow()));
       LOG(INFO) << "node joined: " << NodeName(node.info) << " with "
                 << total.ToString();
     }
@@ -255,8 +255,8 @@ void ClusterState::TellOfNoStream(absl::Time now, Node* node) {
   if (now - node->link_end < options_.lease) return;
   node->info.set_death_cause(absl::StrCat(
       "it renews its lease, but has had no stream to the head since ",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", node->link_end,
-                       absl::UTCTimeZone()),
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                       WallNow() - (now - node->link_end), absl::UTCTimeZone()),
       ": nothing starts there; the log of its daemon says why"));
   if (now < node->next_warning) return;
   node->next_warning = now + kWarningPeriod;

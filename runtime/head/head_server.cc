@@ -16,6 +16,7 @@
 #include "grpcpp/server_builder.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/base/token.h"
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/ask_actor.h"
@@ -72,6 +73,8 @@ class HeadServerImpl : public HeadServer {
              .session_life = options.session_life,
              .max_reconnect_pause = options.max_reconnect_pause,
              .max_waiting = options.max_waiting,
+             .clock = &SteadyNow,
+             .wall_clock = &absl::Now,
              .actor_ended =
                  [this](const std::string& id) { actor_states_.Remove(id); },
              .job_ended = [this](const std::string& id) { runs_.MarkLost(id); },
@@ -147,18 +150,18 @@ class HeadServerImpl : public HeadServer {
     collector_.Open();
     listener_->Accept();
     ticker_ = std::thread([this, limit = options.package_limit] {
-      absl::Time last = absl::Now();
+      absl::Time last = SteadyNow();
       absl::Time next_cleaning = last;
       while (!stopping_.WaitForNotificationWithTimeout(kTick)) {
-        const absl::Duration passed = absl::Now() - last;
+        const absl::Duration passed = SteadyNow() - last;
         if (passed > kStandstill) state_.AfterStandstill(passed);
-        last = absl::Now();
+        last = SteadyNow();
         state_.Tick();
         if (last < next_cleaning) continue;
         next_cleaning = last + kCleaningPeriod;
         runs_.Tick();
         packages_.MakeRoom(limit, state_.PackagesInUse(),
-                           last - kRecentPackage);
+                           absl::Now() - kRecentPackage);
       }
     });
     return absl::OkStatus();
@@ -283,7 +286,7 @@ class HeadServerImpl : public HeadServer {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<GrpcListener> listener_;
   absl::Mutex shutdown_mu_;
-  absl::Notification stopping_;
+  SteadyNotification stopping_;
   std::thread ticker_;
 };
 

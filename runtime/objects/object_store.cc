@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/object.grpc.pb.h"
 #include "runtime/base/background.h"
@@ -18,6 +17,7 @@
 #include "runtime/base/memory_limit.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/objects/object_copier.h"
 #include "runtime/objects/object_holds.h"
@@ -560,7 +560,7 @@ class ObjectStoreImpl : public ObjectStore {
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<GrpcListener> listener_;
-  absl::Notification ending_;
+  SteadyNotification ending_;
   std::thread checker_;
 };
 
