@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/background.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
@@ -52,6 +54,11 @@ namespace {
 constexpr absl::Duration kChildStopGrace = absl::Seconds(10);
 // What the dashboard waits for an actor's word of its calls. Internal.
 constexpr absl::Duration kInspectTimeout = absl::Seconds(2);
+
+// Of head.log and daemon.log, and of what is kept of each beside it; and how
+// often that is looked at. Internal.
+constexpr int64_t kMaxLogBytes = 16 << 20;
+constexpr absl::Duration kLogPeriod = absl::Seconds(10);
 
 // Sends stdout and stderr to `path` and closes what else was inherited: a
 // process in the background must not keep a pipe of whoever started it open.
@@ -232,6 +239,11 @@ absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
   return dashboard;
 }
 
+void KeepLogLimited(const std::string& log) {
+  LimitLog(log, kMaxLogBytes);
+  RunInBackground([log] { KeepLogLimited(log); }, kLogPeriod);
+}
+
 // Says that this process is ready, then blocks until it is to stop.
 absl::StatusOr<StopEvents::Event> Serve(const ReadyMessage& message,
                                         const std::string& description,
@@ -245,6 +257,7 @@ absl::StatusOr<StopEvents::Event> Serve(const ReadyMessage& message,
   const std::string name =
       message.node_id.empty() ? "the head" : message.node_id;
   LOG(INFO) << name << " is ready, head address " << message.address;
+  if (!message.log.empty()) KeepLogLimited(message.log);
   StopEvents::Event event = stop->Wait(child_pidfd);
   LOG(INFO) << name << " stops: " << event.what;
   return event;
