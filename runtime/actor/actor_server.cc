@@ -25,6 +25,7 @@
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_listener.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
 #include "runtime/shm/borrowed_memory.h"
@@ -250,6 +251,7 @@ class ActorServerImpl : public ActorServer {
     }
     unix_.reset();
     tcp_.reset();
+    listener_.reset();
     if (server_ != nullptr) {
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
     }
@@ -265,7 +267,7 @@ class ActorServerImpl : public ActorServer {
     ScopedFd listener;
     std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     if (transport != Transport::kGrpc) {
-      // Where that cannot be, gRPC finds out why, or can.
+      // Where that cannot be, GrpcListener finds out why, or can.
       if (auto listening = ListenTcp(options_.host); listening.ok()) {
         listener = std::move(listening->fd);
         port = listening->port;
@@ -275,18 +277,19 @@ class ActorServerImpl : public ActorServer {
       }
     }
     if (acceptor == nullptr) {
-      builder.AddListeningPort(JoinHostPort(options_.host, 0),
-                               ServerCredentials(), &port);
+      MR_ASSIGN_OR_RETURN(listener_, GrpcListener::Start(options_.host, 0));
+      listener_->AddTo(&builder);
+      port = listener_->port();
     }
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", options_.host,
-                       ": is it an address of this machine?"));
+    if (server_ == nullptr) {
+      return absl::InternalError("an actor's gRPC server does not start");
     }
     address_ = JoinHostPort(options_.host, port);
-    if (acceptor != nullptr) {
+    if (listener_ != nullptr) {
+      listener_->Accept();
+    } else {
       MR_RETURN_IF_ERROR(ServeTcp(std::move(listener), std::move(acceptor)));
     }
     if (transport == Transport::kAuto) ServeUnix();
@@ -373,7 +376,8 @@ class ActorServerImpl : public ActorServer {
   Service service_;
   std::string address_;
   std::unique_ptr<LinkCallServer> unix_;  // Null: there is none.
-  std::unique_ptr<LinkCallServer> tcp_;   // Null: gRPC listens.
+  std::unique_ptr<LinkCallServer> tcp_;   // Null: listener_ accepts.
+  std::unique_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::Server> server_;
 };
 

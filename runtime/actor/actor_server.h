@@ -62,7 +62,7 @@ class ActorServer {
     std::string host = "127.0.0.1";
     std::string token;
   };
-  // Serves at HOST:0. Errors: UNAVAILABLE, cannot listen.
+  // Serves at HOST:0. Errors: see GrpcListener.
   static absl::StatusOr<std::unique_ptr<ActorServer>> Start(Options options);
 
   virtual ~ActorServer() = default;

@@ -26,6 +26,7 @@
 #include "runtime/actor/registry.h"
 #include "runtime/base/framed_socket.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
 
@@ -35,6 +36,8 @@ namespace {
 
 // See ProcessSupervisor.
 constexpr char kActorFdVariable[] = "MINIRAY_ACTOR_FD";
+
+constexpr size_t kMaxExceptionBytes = 64 << 10;
 
 // Whatever ends us ends what we started as well.
 [[noreturn]] void KillProcessGroup() {
@@ -217,7 +220,8 @@ absl::Status FromException(const std::exception& error) {
     LOG(ERROR) << "a method threw: " << text;
     text = text.substr(0, end);
   }
-  return absl::UnknownError(absl::StrCat("threw: ", text));
+  return absl::UnknownError(
+      absl::StrCat("threw: ", Shorten(text, kMaxExceptionBytes)));
 }
 
 bool IsActorProcess() { return std::getenv(kActorFdVariable) != nullptr; }

@@ -28,8 +28,9 @@ bool IsActorProcess();
 [[noreturn]] void HostActorAndExit(
     std::function<absl::StatusOr<ActorHooks>(const v1::HostActor&)> prepare);
 
-// What a caller is told of an exception: the text without the backtrace that
-// LibTorch puts behind it, which goes to the actor's log.
+// What a caller is told of an exception: the text, at most 64 KiB of it,
+// without the backtrace that LibTorch puts behind it, which goes to the actor's
+// log.
 absl::Status FromException(const std::exception& error);
 
 }  // namespace internal

@@ -106,6 +106,13 @@ void TakeFlags(int& argc, char** argv) {
   argv[argc] = nullptr;
 }
 
+// A message with other bytes would be refused as a whole, without a reason.
+absl::Status CheckUtf8(absl::string_view what, absl::string_view text) {
+  if (IsUtf8(text)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is not UTF-8: ", ToUtf8(text)));
+}
+
 absl::Status CheckResources(const ResourceOptions& options) {
   for (const auto& [name, quantity] : options.custom) {
     if (name.empty() || !IsUtf8(name)) {
@@ -369,10 +376,7 @@ absl::StatusOr<Cluster> Cluster::Connect(ClusterOptions options) {
 
 absl::StatusOr<PlacementGroup> Cluster::CreatePlacementGroup(
     const PlacementGroupOptions& options) const {
-  if (!IsUtf8(options.name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the placement group's name is not UTF-8: ", ToUtf8(options.name)));
-  }
+  MR_RETURN_IF_ERROR(CheckUtf8("the placement group's name", options.name));
   v1::PlacementGroupSpec spec;
   spec.set_name(options.name);
   spec.set_detached(options.detached);
@@ -410,11 +414,15 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
         "num_threads = ", options.num_threads,
         "; at least 1, or 0 for the CPUs that the actor asks for"));
   }
-  for (const std::string* text : {&options.name, &options.actor_namespace}) {
-    if (!IsUtf8(*text)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the actor's name or namespace is not UTF-8: ", ToUtf8(*text)));
-    }
+  MR_RETURN_IF_ERROR(CheckUtf8("the actor's name", options.name));
+  MR_RETURN_IF_ERROR(
+      CheckUtf8("the actor's namespace", options.actor_namespace));
+  MR_RETURN_IF_ERROR(CheckUtf8("node_id", options.node_id));
+  MR_RETURN_IF_ERROR(
+      CheckUtf8("placement_group", options.placement_group.value()));
+  for (const auto& [name, value] : options.node_labels) {
+    MR_RETURN_IF_ERROR(CheckUtf8("a name in node_labels", name));
+    MR_RETURN_IF_ERROR(CheckUtf8("a value in node_labels", value));
   }
   v1::ActorSpec spec;
   spec.set_class_name(class_name);
@@ -460,9 +468,7 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
           "a constructor argument is too large for a message");
     }
   }
-  if (!IsUtf8(options.shared_process)) {
-    return absl::InvalidArgumentError("shared_process is not UTF-8");
-  }
+  MR_RETURN_IF_ERROR(CheckUtf8("shared_process", options.shared_process));
   if (!options.shared_process.empty() && !options.env.empty()) {
     return absl::InvalidArgumentError(
         "an actor in a shared process cannot have an env of its own");
@@ -481,6 +487,8 @@ absl::StatusOr<internal::ActorIdentity> Cluster::Create(
 absl::StatusOr<internal::ActorIdentity> Cluster::Find(
     absl::string_view name, absl::string_view actor_namespace,
     const std::string& class_name) const {
+  MR_RETURN_IF_ERROR(CheckUtf8("the actor's name", name));
+  MR_RETURN_IF_ERROR(CheckUtf8("the actor's namespace", actor_namespace));
   MR_ASSIGN_OR_RETURN(const v1::ActorInfo info,
                       client()->FindActor(name, actor_namespace));
   if (info.class_name() != class_name) {

@@ -1,15 +1,19 @@
 #include "runtime/base/background.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "runtime/base/steady_time.h"
 
 namespace miniray {
 namespace {
+
+// A wait that is longer is made of several.
+constexpr absl::Duration kLongestWait = absl::Hours(1);
 
 class Background {
  public:
@@ -21,11 +25,11 @@ class Background {
   }
 
   void Add(std::function<void()> task, absl::Duration delay) {
-    const absl::Time due = absl::Now() + delay;
-    absl::MutexLock lock(&mu_);
+    const absl::Time due = SteadyNow() + delay;
+    const std::lock_guard<std::mutex> lock(mu_);
     const bool first = tasks_.empty() || due < tasks_.begin()->first;
     tasks_.emplace(due, std::move(task));
-    if (first) news_.Signal();
+    if (first) news_.notify_one();
     if (!started_) {
       started_ = true;
       std::thread([this] { Loop(); }).detach();
@@ -38,18 +42,22 @@ class Background {
   }
 
   std::function<void()> Next() {
-    absl::MutexLock lock(&mu_);
-    while (tasks_.empty() || tasks_.begin()->first > absl::Now()) {
-      news_.WaitWithDeadline(&mu_, tasks_.empty() ? absl::InfiniteFuture()
-                                                  : tasks_.begin()->first);
+    std::unique_lock<std::mutex> lock(mu_);
+    while (true) {
+      const absl::Duration left =
+          tasks_.empty() ? kLongestWait : tasks_.begin()->first - SteadyNow();
+      if (left <= absl::ZeroDuration()) break;
+      news_.wait_for(lock,
+                     absl::ToChronoNanoseconds(std::min(left, kLongestWait)));
     }
     return std::move(tasks_.extract(tasks_.begin()).mapped());
   }
 
-  absl::Mutex mu_;
-  absl::CondVar news_;
-  bool started_ ABSL_GUARDED_BY(mu_) = false;
-  std::multimap<absl::Time, std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);
+  // Not Abseil's: see steady_time.h. Guards all that follows.
+  std::mutex mu_;
+  std::condition_variable news_;
+  bool started_ = false;
+  std::multimap<absl::Time, std::function<void()>> tasks_;
 };
 
 }  // namespace

@@ -52,6 +52,7 @@ std::string Serialize(const ProcessRecord& record) {
       {"session_dir", record.session_dir},
       {"state_dir", record.state_dir},
       {"node_id", record.node_id},
+      {"lifeline", record.lifeline},
   };
   // Bytes that are not UTF-8 (in a path) must not throw.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -77,6 +78,7 @@ std::optional<ProcessRecord> Parse(const std::string& text) {
     record.session_dir = json.value("session_dir", "");
     record.state_dir = json.value("state_dir", "");
     record.node_id = json.value("node_id", "");
+    record.lifeline = json.value("lifeline", false);
     return record;
   } catch (const Json::exception&) {
     return std::nullopt;

@@ -42,6 +42,7 @@ struct ProcessRecord {
   std::string session_dir;
   std::string state_dir;  // Heads.
   std::string node_id;    // Worker daemons.
+  bool lifeline = false;  // It ends with the process that started it.
 };
 
 // Writes the record of the calling process; pid and both start times are filled

@@ -31,9 +31,13 @@ BoundSocket BindTcp(const std::string& host, int port) {
   bound.fd = ScopedFd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // Where any port will do, one that is not free in every sense is not taken.
   const int reuse = port == 0 ? 0 : 1;
+  const int v6_only = 0;
   if (!bound.fd.valid() ||
       setsockopt(bound.fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse,
                  sizeof(reuse)) != 0 ||
+      (address.ss_family == AF_INET6 &&
+       setsockopt(bound.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &v6_only,
+                  sizeof(v6_only)) != 0) ||
       bind(bound.fd.get(), generic, size) != 0 ||
       getsockname(bound.fd.get(), generic, &size) != 0) {
     bound.error = errno;

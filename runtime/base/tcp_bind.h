@@ -19,7 +19,7 @@ struct BoundSocket {
 
 // Binds a socket to the IP address `host` and to `port`, where what a
 // connection that has ended leaves for a while is not in the way. 0: to any
-// that nobody uses.
+// that nobody uses. At "::" IPv4 comes through as well.
 BoundSocket BindTcp(const std::string& host, int port);
 
 }  // namespace miniray

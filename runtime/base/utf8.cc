@@ -1,7 +1,8 @@
 #include "runtime/base/utf8.h"
 
-#include <cstddef>
 #include <cstdint>
+
+#include "absl/strings/str_cat.h"
 
 namespace miniray {
 namespace {
@@ -56,6 +57,14 @@ std::string ToUtf8(absl::string_view text) {
     text.remove_prefix(size > 0 ? size : 1);
   }
   return result;
+}
+
+std::string Shorten(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t end = max_bytes;
+  for (int i = 0; i < 3 && end > 0 && (text[end] & 0xc0) == 0x80; ++i) --end;
+  return absl::StrCat(text.substr(0, end), "... (", text.size() - end,
+                      " bytes more)");
 }
 
 }  // namespace miniray

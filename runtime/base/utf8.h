@@ -4,6 +4,7 @@
 #ifndef MINIRAY_RUNTIME_BASE_UTF8_H_
 #define MINIRAY_RUNTIME_BASE_UTF8_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -17,6 +18,10 @@ bool IsUtf8(absl::string_view text);
 // well-formed character. For text from outside (exceptions, output of
 // processes, paths) on its way into a message.
 std::string ToUtf8(absl::string_view text);
+
+// Returns `text`, of more than `max_bytes` only its beginning and how much is
+// left out. No character is cut in two. For text from outside that is kept.
+std::string Shorten(absl::string_view text, size_t max_bytes);
 
 }  // namespace miniray
 

@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.grpc.pb.h"
 #include "runtime/base/backoff.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/rpc/redialler.h"
 
 namespace miniray {
@@ -51,7 +51,7 @@ class DriverSession {
   const std::string token_;
   const v1::RegisterDriver registration_;
   Redialler* const redialler_;
-  absl::Notification wake_;
+  SteadyNotification wake_;
 
   mutable absl::Mutex mu_;
   v1::ClusterPeriods periods_ ABSL_GUARDED_BY(mu_);

@@ -36,7 +36,8 @@ absl::Status CheckSpec(const v1::ActorSpec& spec) {
         absl::StrCat("max_restarts = ", spec.max_restarts(),
                      ": must be -1 (for ever), 0 or more"));
   }
-  return absl::OkStatus();
+  MR_RETURN_IF_ERROR(CheckNameLength("an actor's name", spec.name()));
+  return CheckNameLength("an actor's namespace", spec.actor_namespace());
 }
 
 v1::ActorInfo NewInfo(const v1::ActorSpec& spec, const ResourceSet& request) {
@@ -112,7 +113,7 @@ absl::StatusOr<const ClusterState::Actor*> ClusterState::Admit(
   actor->spec = std::make_shared<v1::ActorSpec>(spec);
   actor->request = request;
   actor->info = NewInfo(spec, request);
-  actor->info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
+  actor->info.set_create_unix_ms(absl::ToUnixMillis(WallNow()));
   if (!spec.detached()) job_actors_[spec.job_id()].insert(spec.actor_id());
   if (!spec.placement_group_id().empty()) {
     groups_.find(spec.placement_group_id())
@@ -219,7 +220,7 @@ void ClusterState::ActorUp(Actor* actor, const std::string& address,
   info.set_state(v1::ACTOR_STATE_ALIVE);
   info.set_address(address);
   info.set_pid(pid);
-  info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+  info.set_start_unix_ms(absl::ToUnixMillis(WallNow()));
   Touch(actor);
 }
 
@@ -235,10 +236,9 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   }
   LOG(WARNING) << "actor " << actor->info.class_name() << " ("
                << actor->info.actor_id() << ") is restarted: " << cause;
-  const absl::Time now = options_.clock();
   const bool lived_long =
       actor->info.state() == v1::ACTOR_STATE_ALIVE &&
-      now - absl::FromUnixMillis(actor->info.start_unix_ms()) >=
+      WallNow() - absl::FromUnixMillis(actor->info.start_unix_ms()) >=
           options_.long_life;
   actor->quick_restarts = lived_long ? 1 : actor->quick_restarts + 1;
   ++actor->incarnation;
@@ -255,7 +255,7 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
   const absl::Duration delay =
       RestartDelay(actor->quick_restarts, options_.max_restart_delay);
   if (delay == absl::ZeroDuration()) return Enqueue(actor);
-  actor->restart_at = now + delay;
+  actor->restart_at = options_.clock() + delay;
   delayed_.emplace(actor->restart_at, actor->info.actor_id());
 }
 
@@ -285,7 +285,7 @@ void ClusterState::MarkDead(Actor* actor, const std::string& cause) {
   actor->info.set_state(v1::ACTOR_STATE_DEAD);
   actor->info.set_cause(cause);
   actor->info.clear_address();
-  actor->info.set_end_unix_ms(absl::ToUnixMillis(options_.clock()));
+  actor->info.set_end_unix_ms(absl::ToUnixMillis(WallNow()));
   Unlist(*actor);
   // May be large, and is needed no more.
   if (actor->spec->constructor_args_size() > 0) {

@@ -22,6 +22,7 @@ absl::StatusOr<std::vector<ResourceSet>> CheckSpec(
   if (spec.placement_group_id().empty()) {
     return absl::InvalidArgumentError("a placement group needs an id");
   }
+  MR_RETURN_IF_ERROR(CheckNameLength("a placement group's name", spec.name()));
   if (spec.strategy() == v1::PLACEMENT_STRATEGY_UNSPECIFIED ||
       !v1::PlacementStrategy_IsValid(spec.strategy())) {
     return absl::InvalidArgumentError(
@@ -98,7 +99,7 @@ void ClusterState::CreatePlacementGroup(const v1::PlacementGroupSpec& spec,
   // Unless it is tried at once: see ScheduleGroups.
   group.info.set_cause("waits for its turn among many groups");
   group.info.set_detached(spec.detached());
-  group.info.set_create_unix_ms(absl::ToUnixMillis(options_.clock()));
+  group.info.set_create_unix_ms(absl::ToUnixMillis(WallNow()));
   if (!spec.detached()) job_groups_[spec.job_id()].insert(id);
   group.waits_since = options_.clock();
   group.queue_position = next_queue_position_++;

@@ -76,7 +76,7 @@ absl::Status ClusterState::RegisterDriver(const v1::RegisterDriver& request,
   job.info.set_hostname(request.hostname());
   job.info.set_pid(request.pid());
   job.info.set_state(v1::JOB_STATE_RUNNING);
-  job.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+  job.info.set_start_unix_ms(absl::ToUnixMillis(WallNow()));
   Touch(&job);
   LOG(INFO) << "job " << request.job_id() << ": driver " << request.program()
             << ", pid " << request.pid() << " on " << request.hostname();
@@ -151,7 +151,7 @@ void ClusterState::EndJob(Job* job, v1::JobState state,
   if (HasEnded(job->info)) return;
   job->info.set_state(state);
   job->info.set_cause(cause);
-  job->info.set_end_unix_ms(absl::ToUnixMillis(options_.clock()));
+  job->info.set_end_unix_ms(absl::ToUnixMillis(WallNow()));
   job->grace_end = absl::InfiniteFuture();
   ended_jobs_.push_back(job->info.job_id());
   Touch(job);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/utf8.h"
 #include "runtime/head/cluster_state.h"
 
 namespace miniray {
@@ -17,6 +18,10 @@ namespace {
 
 // Between two warnings of one node in the log; internal.
 constexpr absl::Duration kWarningPeriod = absl::Minutes(5);
+
+// Of an end's cause, which is kept and is in every answer about the actor; of
+// what the process printed last there is less.
+constexpr size_t kMaxCauseBytes = 16 << 10;
 
 // Thirty years: what is beyond it was not read from a clock.
 constexpr int64_t kMaxClockUs = int64_t{30} * 365 * 24 * 3600 * 1000000;
@@ -98,7 +103,7 @@ absl::Status ClusterState::RegisterNode(const v1::RegisterNode& request,
       node.total = total;
       node.total.NumberGpus();
       node.available = node.total;
-      node.info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+      node.info.set_start_unix_ms(absl::ToUnixMillis(WallNow()));
       LOG(INFO) << "node joined: " << NodeName(node.info) << " with "
                 << total.ToString();
     }
@@ -193,6 +198,7 @@ void ClusterState::NodeStopping(const std::string& node_id) {
   if (it == nodes_.end()) return;
   it->second.stopping = true;
   ++node_epoch_;
+  NodeChanged(it->second, /*gained=*/false);
 }
 
 void ClusterState::NodeLeft(const std::string& node_id) {
@@ -249,8 +255,8 @@ void ClusterState::TellOfNoStream(absl::Time now, Node* node) {
   if (now - node->link_end < options_.lease) return;
   node->info.set_death_cause(absl::StrCat(
       "it renews its lease, but has had no stream to the head since ",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", node->link_end,
-                       absl::UTCTimeZone()),
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                       WallNow() - (now - node->link_end), absl::UTCTimeZone()),
       ": nothing starts there; the log of its daemon says why"));
   if (now < node->next_warning) return;
   node->next_warning = now + kWarningPeriod;
@@ -358,11 +364,11 @@ void ClusterState::TakeExit(const std::string& node_id,
     // Killed before: only its room was still taken.
     return ReleaseResources(actor);
   }
-  std::string cause = event.cause();
+  std::string cause = Shorten(event.cause(), kMaxCauseBytes);
   if (auto it = nodes_.find(node_id); it != nodes_.end()) {
     absl::StrAppend(&cause, " on node ", NodeName(it->second.info));
   }
-  cause += event.last_output();
+  cause += Shorten(event.last_output(), kMaxCauseBytes);
   ActorDied(actor, cause, event.may_restart());
 }
 

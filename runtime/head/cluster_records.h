@@ -3,6 +3,7 @@
 #ifndef MINIRAY_RUNTIME_HEAD_CLUSTER_RECORDS_H_
 #define MINIRAY_RUNTIME_HEAD_CLUSTER_RECORDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/cluster.pb.h"
 #include "proto/head.pb.h"
@@ -150,6 +152,17 @@ inline bool HasEnded(const v1::JobInfo& info) {
   return info.state() == v1::JOB_STATE_SUCCEEDED ||
          info.state() == v1::JOB_STATE_FAILED ||
          info.state() == v1::JOB_STATE_STOPPED;
+}
+
+// Names are in every answer about what has them.
+inline constexpr size_t kMaxNameBytes = 256;
+
+// Error: INVALID_ARGUMENT. what: that has the name, e.g. "an actor's name".
+inline absl::Status CheckNameLength(absl::string_view what,
+                                    const std::string& name) {
+  if (name.size() <= kMaxNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " has at most ", kMaxNameBytes, " bytes, not ", name.size()));
 }
 
 // True if a node runs it, or was ordered to.

@@ -230,6 +230,9 @@ absl::Status ClusterState::RestoreJobs() {
     job.session_id = row.session_id();
     job.stored = true;
     job.stop_reason = row.stop_reason();
+    // Until its driver is back and says: a process that starts before then is
+    // asked for its output now or never.
+    job.wants_output = !HasEnded(job.info);
     if (row.has_spec()) {
       job.spec = std::make_shared<v1::JobSpec>(row.spec());
       MR_ASSIGN_OR_RETURN(job.request,

@@ -63,7 +63,10 @@ class ClusterState {
     // As many actors, placement groups and submitted jobs may wait, each; what
     // would be one more is refused with RESOURCE_EXHAUSTED.
     int64_t max_waiting = 100000;
-    std::function<absl::Time()> clock = &absl::Now;  // Tests pass a fake.
+    // For periods: it must not be set. Tests pass a fake.
+    std::function<absl::Time()> clock = &absl::Now;
+    // For what is shown and kept. Null: clock.
+    std::function<absl::Time()> wall_clock;
     // Told when an actor is dead for good.
     std::function<void(const std::string& actor_id)> actor_ended;
     // Told when a job has ended, however it did.
@@ -218,8 +221,8 @@ class ClusterState {
   // Does what is due: leases, graces, waits. Call it about every 50 ms.
   void Tick();
 
-  // The head itself stood still for so long (a busy or stopped machine, or a
-  // clock that was set): nobody's silence counts for that time.
+  // The head itself stood still for so long (a busy, stopped or suspended
+  // machine): nobody's silence counts for that time.
   void AfterStandstill(absl::Duration length);
 
   // Answers everybody who waits; from now on nobody does.
@@ -249,6 +252,10 @@ class ClusterState {
    private:
     ClusterState* const state_;
   };
+
+  absl::Time WallNow() const {
+    return options_.wall_clock ? options_.wall_clock() : options_.clock();
+  }
 
   // What a node or driver is told that must be back within `grace` once the
   // head is.

@@ -71,7 +71,7 @@ void ClusterState::SubmitJob(const v1::JobSpec& spec, JobCallback done) {
   *job.info.mutable_command() = spec.command();
   *job.info.mutable_resources() = request->ToProto();
   job.info.set_submitter(spec.submitter());
-  job.info.set_submit_unix_ms(absl::ToUnixMillis(options_.clock()));
+  job.info.set_submit_unix_ms(absl::ToUnixMillis(WallNow()));
   LOG(INFO) << "job " << spec.job_id() << ": submitted by " << spec.submitter();
   Touch(&job);
   job_queue_.push_back(spec.job_id());
@@ -147,7 +147,7 @@ void ClusterState::JobRuns(Job* job) {
   if (job->info.state() == v1::JOB_STATE_PENDING) {
     job->info.set_state(v1::JOB_STATE_RUNNING);
     job->info.clear_cause();
-    job->info.set_start_unix_ms(absl::ToUnixMillis(options_.clock()));
+    job->info.set_start_unix_ms(absl::ToUnixMillis(WallNow()));
     LOG(INFO) << "job " << job->info.job_id() << ": runs on node "
               << job->info.node_id();
   }

@@ -16,17 +16,18 @@
 #include "grpcpp/server_builder.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/base/token.h"
 #include "runtime/head/actor_state_store.h"
 #include "runtime/head/ask_actor.h"
 #include "runtime/head/cluster_state.h"
 #include "runtime/head/head_service.h"
-#include "runtime/head/listen_failure.h"
 #include "runtime/head/log_chunk_queue.h"
 #include "runtime/head/state_folder.h"
 #include "runtime/head/state_store.h"
 #include "runtime/packages/package_store.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_listener.h"
 #include "runtime/rpc/tls.h"
 #include "runtime/runs/run_checks.h"
 #include "runtime/runs/run_collector_service.h"
@@ -72,6 +73,8 @@ class HeadServerImpl : public HeadServer {
              .session_life = options.session_life,
              .max_reconnect_pause = options.max_reconnect_pause,
              .max_waiting = options.max_waiting,
+             .clock = &SteadyNow,
+             .wall_clock = &absl::Now,
              .actor_ended =
                  [this](const std::string& id) { actor_states_.Remove(id); },
              .job_ended = [this](const std::string& id) { runs_.MarkLost(id); },
@@ -113,6 +116,8 @@ class HeadServerImpl : public HeadServer {
   }
 
   absl::Status Listen(const Options& options) {
+    MR_ASSIGN_OR_RETURN(listener_,
+                        GrpcListener::Start(options.host, options.port));
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     // gRPC reads a message before the token is looked at: what strangers send
@@ -128,13 +133,13 @@ class HeadServerImpl : public HeadServer {
     // Probes of the bandwidth would be most of what a lease costs: each renewal
     // would bring one about. A message's own size makes room for it.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    builder.AddListeningPort(JoinHostPort(options.host, options.port),
-                             ServerCredentials(), &port_);
+    port_ = listener_->port();
+    listener_->AddTo(&builder);
     builder.RegisterService(&service_);
     builder.RegisterService(&collector_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
-      return WhyNotListening(options.host, options.port);
+    if (server_ == nullptr) {
+      return absl::InternalError("the head's gRPC server does not start");
     }
     // Before the first caller may rely on it.
     MR_RETURN_IF_ERROR(folder_->Remember({.token = options.token,
@@ -143,19 +148,20 @@ class HeadServerImpl : public HeadServer {
                                           .tls_dir = TlsDir()}));
     service_.Open();
     collector_.Open();
+    listener_->Accept();
     ticker_ = std::thread([this, limit = options.package_limit] {
-      absl::Time last = absl::Now();
+      absl::Time last = SteadyNow();
       absl::Time next_cleaning = last;
       while (!stopping_.WaitForNotificationWithTimeout(kTick)) {
-        const absl::Duration passed = absl::Now() - last;
+        const absl::Duration passed = SteadyNow() - last;
         if (passed > kStandstill) state_.AfterStandstill(passed);
-        last = absl::Now();
+        last = SteadyNow();
         state_.Tick();
         if (last < next_cleaning) continue;
         next_cleaning = last + kCleaningPeriod;
         runs_.Tick();
         packages_.MakeRoom(limit, state_.PackagesInUse(),
-                           last - kRecentPackage);
+                           absl::Now() - kRecentPackage);
       }
     });
     return absl::OkStatus();
@@ -235,6 +241,7 @@ class HeadServerImpl : public HeadServer {
     stopping_.Notify();
     state_.StopWaiting();
     runs_.StopWaiting();
+    listener_.reset();
     if (server_ != nullptr) {
       // Streams have no end of their own: they are cancelled.
       server_->Shutdown(absl::ToChronoTime(absl::Now()));
@@ -277,8 +284,9 @@ class HeadServerImpl : public HeadServer {
   int port_ = 0;
   std::string resumed_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<GrpcListener> listener_;
   absl::Mutex shutdown_mu_;
-  absl::Notification stopping_;
+  SteadyNotification stopping_;
   std::thread ticker_;
 };
 

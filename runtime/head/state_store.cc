@@ -151,14 +151,20 @@ class SqliteStore : public StateStore {
       closing_ = true;
     }
     if (thread_.joinable()) thread_.join();
-    if (!begun_) return;
-    const int code = sqlite3_wal_checkpoint_v2(
-        writer_.db(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
-    if (code == SQLITE_OK) {
-      unlink(UncleanMark(path_).c_str());
-    } else {
+    if (writer_.db() == nullptr) return;
+    if (begun_) {
+      const int code = sqlite3_wal_checkpoint_v2(
+          writer_.db(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+      if (code == SQLITE_OK) {
+        unlink(UncleanMark(path_).c_str());
+        return;
+      }
       LOG(WARNING) << writer_.Error(code);
     }
+    // The last to close it would move the log into the file and remove it,
+    // while the mark stays and says that there is one.
+    sqlite3_db_config(writer_.db(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                      nullptr);
   }
 
   absl::Status Begin(bool has_cluster) {

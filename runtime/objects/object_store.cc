@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/object.grpc.pb.h"
 #include "runtime/base/background.h"
@@ -18,6 +17,7 @@
 #include "runtime/base/memory_limit.h"
 #include "runtime/base/net.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/objects/chunk_stream.h"
 #include "runtime/objects/object_copier.h"
 #include "runtime/objects/object_holds.h"
@@ -25,6 +25,7 @@
 #include "runtime/objects/source_check.h"
 #include "runtime/rpc/byte_buffer.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/grpc_listener.h"
 #include "runtime/rpc/grpc_status.h"
 #include "runtime/rpc/tls.h"
 
@@ -497,27 +498,30 @@ class ObjectStoreImpl : public ObjectStore {
     ending_.Notify();
     if (checker_.joinable()) checker_.join();
     if (server_ == nullptr) return;
+    listener_.reset();
     server_->Shutdown(absl::ToChronoTime(absl::Now()));
     server_->Wait();
   }
 
   absl::Status Listen() {
+    constexpr char kWho[] = "the object store";
+    auto listener = GrpcListener::Start(options_.host, 0);
+    if (!listener.ok()) return Annotate(listener.status(), kWho);
+    listener_ = *std::move(listener);
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
     // gRPC reads a message before anybody asks for the token.
     builder.SetMaxReceiveMessageSize(kMaxMessage);
-    int port = 0;
-    builder.AddListeningPort(JoinHostPort(options_.host, 0),
-                             ServerCredentials(), &port);
+    listener_->AddTo(&builder);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("the object store cannot listen on ", options_.host,
-                       ": is it an address of this machine?"));
+    if (server_ == nullptr) {
+      return absl::InternalError(
+          absl::StrCat(kWho, "'s gRPC server does not start"));
     }
-    address_ = JoinHostPort(options_.host, port);
+    address_ = JoinHostPort(options_.host, listener_->port());
     service_.Open(address_, options_.peer_patience);
+    listener_->Accept();
     checker_ = std::thread([this] {
       while (!ending_.WaitForNotificationWithTimeout(options_.check_period)) {
         service_.Check();
@@ -555,7 +559,8 @@ class ObjectStoreImpl : public ObjectStore {
   Service service_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
-  absl::Notification ending_;
+  std::unique_ptr<GrpcListener> listener_;
+  SteadyNotification ending_;
   std::thread checker_;
 };
 

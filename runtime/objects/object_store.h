@@ -57,7 +57,7 @@ class ObjectStore {
     int64_t sent_bytes = 0;
   };
 
-  // Errors: UNAVAILABLE, cannot listen. Those of the spill folder.
+  // Errors: those of GrpcListener and of the spill folder.
   static absl::StatusOr<std::unique_ptr<ObjectStore>> Start(Options options);
 
   virtual ~ObjectStore() = default;

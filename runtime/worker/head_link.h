@@ -15,12 +15,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "grpcpp/channel.h"
 #include "proto/head.grpc.pb.h"
 #include "proto/head.pb.h"
 #include "runtime/base/backoff.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/rpc/redialler.h"
 
 namespace miniray {
@@ -110,7 +110,7 @@ class HeadLink {
   v1::Head::Stub* const stub_;
   const Callbacks callbacks_;
   Redialler redialler_;
-  absl::Notification stopping_;
+  SteadyNotification stopping_;
 
   mutable absl::Mutex mu_;
   std::string node_id_ ABSL_GUARDED_BY(mu_);

@@ -11,10 +11,10 @@
 #include <string>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "grpcpp/support/status.h"
 #include "proto/head.grpc.pb.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/worker/head_link.h"
 
 namespace miniray {
@@ -50,7 +50,7 @@ class LeaseKeeper {
   v1::Head::Stub* const stub_;
   HeadLink* const link_;
   const Listener on_renewal_;
-  absl::Notification stopping_;
+  SteadyNotification stopping_;
   std::thread thread_;
 };
 

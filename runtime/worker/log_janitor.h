@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "runtime/base/steady_time.h"
 
 namespace miniray {
 
@@ -41,7 +41,7 @@ class LogJanitor {
  private:
   const Options options_;
   const std::function<std::set<std::string>()> in_use_;
-  absl::Notification stopping_;
+  SteadyNotification stopping_;
   std::thread thread_;
 };
 

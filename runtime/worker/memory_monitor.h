@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "runtime/base/steady_time.h"
 
 namespace miniray {
 
@@ -59,7 +59,7 @@ class MemoryMonitor {
 
   const Options options_;
   const Callbacks callbacks_;
-  absl::Notification stopping_;
+  SteadyNotification stopping_;
   std::thread thread_;
 };
 

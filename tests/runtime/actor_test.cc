@@ -302,6 +302,12 @@ TEST(ActorTest, AConstructorThatThrowsFailsTheCalls) {
               AllOf(HasSubstr("constructor"), HasSubstr("no glue")));
   EXPECT_FALSE(fragile->WaitReady(absl::Seconds(5)).ok());
   EXPECT_EQ(cluster.Info(*fragile).restarts(), 0);
+  // Of a long text only the beginning goes round.
+  fragile = driver.CreateActor<Fragile>({}, std::string(1 << 20, 'x'));
+  ASSERT_TRUE(fragile.ok());
+  status = fragile->Call<&Fragile::Get>().Get().status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("threw: xxx"));
+  EXPECT_LT(status.message().size(), 100000u);
 }
 
 TEST(ActorTest, ARestartedActorAnswersAgain) {
@@ -589,6 +595,12 @@ TEST(ActorTest, OptionsThatMeanNothingAreRefused) {
   Cluster driver = cluster.Connect();
   const std::vector<std::pair<ActorOptions, std::string>> wrong = {
       {{.num_threads = -1}, "num_threads"},
+      {{.name = "\xff"}, "the actor's name is not UTF-8"},
+      {{.actor_namespace = "\xff"}, "the actor's namespace is not UTF-8"},
+      {{.node_id = "\xff"}, "node_id is not UTF-8"},
+      {{.node_labels = {{"\xff", "a"}}}, "a name in node_labels is not UTF-8"},
+      {{.node_labels = {{"a", "\xff"}}}, "a value in node_labels is not UTF-8"},
+      {{.placement_group = "\xff"}, "placement_group is not UTF-8"},
       {{.env = {{"A", std::string("a\0b", 3)}}}, "zero bytes"},
       {{.resources = {.custom = {{"", 1}}}}, "needs a name"},
       {{.resources = {.custom = {{"\xff", 1}}}}, "UTF-8"},
@@ -602,6 +614,9 @@ TEST(ActorTest, OptionsThatMeanNothingAreRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_NE(status.message().find(text), std::string::npos) << status;
   }
+  const absl::Status found = driver.GetActor<Counter>("\xff").status();
+  EXPECT_THAT(found, StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("the actor's name is not UTF-8")));
 }
 
 TEST(ActorTest, ATokenThatCannotTravelIsRefusedBeforeItIsSent) {

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/files.h"
 #include "runtime/base/process_records.h"
+#include "tests/runtime/base/temp_folder.h"
 #include "tools/cli/process_tree.h"
 #include "tools/cli/ready.h"
 #include "tools/cli/session.h"
@@ -191,6 +192,31 @@ TEST(ProcessTreeTest, FindsAndEndsDescendants) {
   EXPECT_TRUE(WaitUntilGone(found, absl::Seconds(10)));
   EXPECT_THAT(Descendants(child), IsEmpty());
   EndAndReap(child);
+}
+
+TEST(LimitLogTest, ALongLogIsKeptBesideAndBeginsAnew) {
+  const TempFolder folder;
+  const std::string log = folder / "head.log";
+  const ScopedFd writer(
+      open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const auto append = [&writer](const std::string& text) {
+    EXPECT_EQ(write(writer.get(), text.data(), text.size()),
+              static_cast<ssize_t>(text.size()));
+  };
+  append("first\n");
+  LimitLog(log, 6);
+  EXPECT_THAT(folder.List(), ElementsAre("head.log"));
+  append("second\n");
+  LimitLog(log, 6);
+  EXPECT_EQ(ReadFile(log).value(), "");
+  EXPECT_EQ(ReadFile(log + ".1").value(), "first\nsecond\n");
+  // Whoever has it open writes on, at its beginning.
+  append("the third\n");
+  EXPECT_EQ(ReadFile(log).value(), "the third\n");
+  LimitLog(log, 6);
+  EXPECT_EQ(ReadFile(log + ".1").value(), "the third\n");
+  LimitLog(folder / "none", 0);
+  EXPECT_THAT(folder.List(), ElementsAre("head.log", "head.log.1"));
 }
 
 TEST(ProcessTreeTest, KillTreeEndsAllOfIt) {

@@ -520,6 +520,26 @@ TEST_F(ReadyFdTest, DaemonLivesAsLongAsItsLifeline) {
       [&] { return Status()["nodes"][0]["state"] == "NODE_STATE_DEAD"; }));
 }
 
+TEST_F(ReadyFdTest, StopLeavesItToItsProgramUnlessItsAddressIsGiven) {
+  const auto head = StartWithPipes(HeadArgs({"--num_cpus=1"}));
+  const std::string address = ReadReady()["address"];
+  const std::string other = StartHead();
+  const CommandResult stop = Run({"stop"});
+  EXPECT_EQ(stop.exit_code, 0) << stop.err;
+  EXPECT_THAT(stop.out,
+              HasSubstr("Left alone: the cluster at " + address + ","));
+  EXPECT_THAT(stop.out, HasSubstr("Stopped the head at " + other));
+  EXPECT_THAT(Records(), SizeIs(2));  // The daemon, too.
+  EXPECT_EQ(Status({"--address", address})["nodes"][0]["state"],
+            "NODE_STATE_ALIVE");
+  const CommandResult again = Run({"stop"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, Not(HasSubstr("Stopped")));
+  EXPECT_EQ(Run({"stop", "--address", address}).exit_code, 0);
+  EXPECT_EQ(head->Wait().exit_code, 0);
+  EXPECT_THAT(Records(), IsEmpty());
+}
+
 TEST_F(ReadyFdTest, ALifelineThatEndsWhileTheHeadIsDialledIsNoticed) {
   const LoopbackPort head;  // Listens, and never answers.
   const ScopedFd ended(open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/background.h"
 #include "runtime/base/files.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/net.h"
@@ -52,6 +54,11 @@ namespace {
 constexpr absl::Duration kChildStopGrace = absl::Seconds(10);
 // What the dashboard waits for an actor's word of its calls. Internal.
 constexpr absl::Duration kInspectTimeout = absl::Seconds(2);
+
+// Of head.log and daemon.log, and of what is kept of each beside it; and how
+// often that is looked at. Internal.
+constexpr int64_t kMaxLogBytes = 16 << 20;
+constexpr absl::Duration kLogPeriod = absl::Seconds(10);
 
 // Sends stdout and stderr to `path` and closes what else was inherited: a
 // process in the background must not keep a pipe of whoever started it open.
@@ -232,6 +239,11 @@ absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(
   return dashboard;
 }
 
+void KeepLogLimited(const std::string& log) {
+  LimitLog(log, kMaxLogBytes);
+  RunInBackground([log] { KeepLogLimited(log); }, kLogPeriod);
+}
+
 // Says that this process is ready, then blocks until it is to stop.
 absl::StatusOr<StopEvents::Event> Serve(const ReadyMessage& message,
                                         const std::string& description,
@@ -245,6 +257,7 @@ absl::StatusOr<StopEvents::Event> Serve(const ReadyMessage& message,
   const std::string name =
       message.node_id.empty() ? "the head" : message.node_id;
   LOG(INFO) << name << " is ready, head address " << message.address;
+  if (!message.log.empty()) KeepLogLimited(message.log);
   StopEvents::Event event = stop->Wait(child_pidfd);
   LOG(INFO) << name << " stops: " << event.what;
   return event;
@@ -364,18 +377,11 @@ absl::Status RunHead(const CommandLine& line, StartOptions options,
                                         .token = token,
                                         .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
-                                        .state_dir = state.folder}));
+                                        .state_dir = state.folder,
+                                        .lifeline = options.lifeline_fd >= 0}));
   record.emplace(std::move(own));
   return ServeHead(line, options, state.folder, message, ready, &stop,
                    &started);
-}
-
-// An actor takes three of a daemon's files.
-void RaiseFileLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 absl::Status AdviseAboutKilledHead(const absl::Status& status,
@@ -388,7 +394,6 @@ absl::Status AdviseAboutKilledHead(const absl::Status& status,
 absl::Status RunDaemon(const StartOptions& options, const Session& session,
                        ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const std::string token, PrepareForHead(options.address));
-  RaiseFileLimit();
   // Whoever started it may end while the head is still dialled.
   MR_ASSIGN_OR_RETURN(StopEvents stop,
                       StopEvents::Install(options.lifeline_fd));
@@ -437,7 +442,8 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
                                         .token = token,
                                         .tls_dir = TlsDir(),
                                         .session_dir = session.folder,
-                                        .node_id = daemon.node_id()}));
+                                        .node_id = daemon.node_id(),
+                                        .lifeline = options.lifeline_fd >= 0}));
   const ReadyMessage message = {
       .address = options.address,
       .pid = getpid(),
@@ -452,10 +458,19 @@ absl::Status RunDaemon(const StartOptions& options, const Session& session,
   return event.status();
 }
 
+// An actor takes three of a daemon's files, whoever calls a head one of its.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::Status Run(const CommandLine& line, const StartOptions& options,
                  ReadyPipe* ready) {
   MR_ASSIGN_OR_RETURN(const Session session, OpenSession(options));
   UseSilenceTimeout(options);
+  RaiseFileLimit();
   return options.head ? RunHead(line, options, session, ready)
                       : RunDaemon(options, session, ready);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -96,6 +97,17 @@ absl::StatusOr<std::string> CreateSession() {
       getpid());
   MR_RETURN_IF_ERROR(MakeDirectories(path, 0700));
   return path;
+}
+
+void LimitLog(const std::string& log, int64_t max_bytes) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(log, error);
+  if (error || bytes <= static_cast<uintmax_t>(max_bytes)) return;
+  // Not renamed: a head's own daemon writes to the same file.
+  std::filesystem::copy_file(log, log + ".1",
+                             std::filesystem::copy_options::overwrite_existing,
+                             error);
+  std::filesystem::resize_file(log, 0, error);
 }
 
 }  // namespace miniray::cli

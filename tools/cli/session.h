@@ -3,6 +3,7 @@
 #ifndef MINIRAY_TOOLS_CLI_SESSION_H_
 #define MINIRAY_TOOLS_CLI_SESSION_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,11 @@ inline constexpr int kKeptSessions = 10;
 // Makes RuntimeDirectory()/session-<time>-<pid> for this process and removes
 // what is left of dead processes beyond the newest kKeptSessions.
 absl::StatusOr<std::string> CreateSession();
+
+// What is in `log`, to which processes append, goes to LOG.1, in place of what
+// is there, if it is more than max_bytes. Does what it can; what is written at
+// that moment may be lost.
+void LimitLog(const std::string& log, int64_t max_bytes);
 
 }  // namespace miniray::cli
 

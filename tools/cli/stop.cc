@@ -118,6 +118,32 @@ absl::StatusOr<Targets> FindAll() {
   return all;
 }
 
+// Takes out what programs have started for themselves; returns the addresses of
+// its heads.
+std::set<std::string> LeaveToPrograms(Targets* targets) {
+  std::set<std::string> left;
+  std::erase_if(targets->heads, [&left](const ProcessRecord& head) {
+    if (head.lifeline) left.insert(head.address);
+    return head.lifeline;
+  });
+  std::erase_if(targets->daemons, [&](const ProcessRecord& daemon) {
+    // One that a head has started (start --head --num_cpus) goes with it.
+    const bool leave =
+        daemon.lifeline &&
+        std::none_of(targets->heads.begin(), targets->heads.end(),
+                     [&](const ProcessRecord& head) {
+                       return ServesAddress(head, daemon.address);
+                     }) &&
+        std::none_of(targets->killed.begin(), targets->killed.end(),
+                     [&](const KilledHead& head) {
+                       return ListenedAt(head, daemon.address);
+                     });
+    if (leave) left.insert(daemon.address);
+    return leave;
+  });
+  return left;
+}
+
 // What belongs to the head at `address`, by whatever name it has there.
 Targets Select(const Targets& all, const std::string& address) {
   Targets some;
@@ -189,12 +215,22 @@ absl::Status CheckStopFlags(const CommandLine& line) {
 
 absl::Status RunStop(const CommandLine& line) {
   MR_ASSIGN_OR_RETURN(Targets targets, FindAll());
+  std::set<std::string> left_alone;
   if (line.Has("address")) {
     const std::string address = absl::GetFlag(FLAGS_address);
     Targets some = Select(targets, address);
     if (some.empty()) return NothingAt(address, targets);
     targets = std::move(some);
+  } else {
+    left_alone = LeaveToPrograms(&targets);
   }
+  for (const std::string& cluster : left_alone) {
+    std::cout << "Left alone: the cluster at " << cluster
+              << ", which ends with the program that started it; to end it "
+                 "now: miniray stop --address "
+              << cluster << "\n";
+  }
+  if (targets.empty() && !left_alone.empty()) return absl::OkStatus();
   if (targets.empty()) {
     std::cout << "Nothing to stop: no head or worker daemon of yours is known "
                  "on this machine.\n";

@@ -178,7 +178,9 @@ Examples:
 
 constexpr char kStopHelp[] =
     R"(Stops every head and worker daemon that you started on this machine, of whatever
-cluster, and the actors of the latter.
+cluster, and the actors of the latter: all that have the same
+$MINIRAY_RUNTIME_DIR (default: $TMPDIR/miniray-UID). Clusters that programs have
+started for themselves are left to them, unless --address names one.
 
   miniray stop [FLAGS]
 

@@ -128,6 +128,7 @@ TEST_F(ProcessRecordsTest, OwnRecordComesBackWhole) {
   record.token = "secret";
   record.session_dir = "/somewhere/\xff session";  // Not UTF-8.
   record.node_id = "node-1";
+  record.lifeline = true;
   ASSERT_TRUE(WriteOwnProcessRecord(record).ok());
 
   struct stat st;
@@ -148,6 +149,7 @@ TEST_F(ProcessRecordsTest, OwnRecordComesBackWhole) {
   EXPECT_EQ(read.token, "secret");
   EXPECT_EQ(read.session_dir, "/somewhere/\xef\xbf\xbd session");
   EXPECT_EQ(read.node_id, "node-1");
+  EXPECT_TRUE(read.lifeline);
   EXPECT_TRUE(IsAlive(read));
 
   ASSERT_TRUE(RemoveProcessRecord(getpid()).ok());

@@ -59,5 +59,22 @@ TEST(ToUtf8Test, ResultIsAlwaysWellFormed) {
   }
 }
 
+TEST(ShortenTest, SaysHowMuchIsLeftOut) {
+  EXPECT_EQ(Shorten("", 0), "");
+  EXPECT_EQ(Shorten("abc", 3), "abc");
+  EXPECT_EQ(Shorten("abcde", 3), "abc... (2 bytes more)");
+}
+
+TEST(ShortenTest, CutsNoCharacterInTwo) {
+  const std::string text = "a\xf0\x9f\x90\xa2z";
+  for (size_t max_bytes = 1; max_bytes < 5; ++max_bytes) {
+    EXPECT_EQ(Shorten(text, max_bytes), "a... (5 bytes more)");
+  }
+  EXPECT_EQ(Shorten(text, 5), "a\xf0\x9f\x90\xa2... (1 bytes more)");
+  // Whatever it is.
+  EXPECT_EQ(Shorten(std::string(9, '\x80'), 8),
+            "\x80\x80\x80\x80\x80... (4 bytes more)");
+}
+
 }  // namespace
 }  // namespace miniray

@@ -200,6 +200,35 @@ TEST_F(ActorLifeTest, TheLastOutputIsPartOfTheCause) {
             "last output (/logs/a): help");
 }
 
+// Or the head would keep it, write it and send it with every answer.
+TEST_F(ActorLifeTest, OfALongCauseTheBeginningIsKept) {
+  Create("a");
+  v1::ActorExited event;
+  event.set_actor_id("a");
+  event.set_cause("its constructor failed: " + std::string(20 << 20, 'x'));
+  event.set_last_output(std::string(1 << 20, 'y'));
+  state_.ActorExited("n", event);
+  EXPECT_THAT(Info("a").cause(), AllOf(HasSubstr("its constructor failed: xxx"),
+                                       HasSubstr(" bytes more) on node n (")));
+  EXPECT_LT(Info("a").cause().size(), 64u << 10);
+}
+
+TEST_F(ActorLifeTest, NamesAreNotEndless) {
+  v1::ActorSpec spec = Spec("a");
+  spec.set_name(std::string(256, 'n'));
+  spec.set_actor_namespace(std::string(256, 's'));
+  Create(spec);
+  for (const bool name : {true, false}) {
+    spec = Spec("b");
+    (name ? spec.mutable_name() : spec.mutable_actor_namespace())
+        ->assign(257, 'n');
+    EXPECT_THAT(state_.CreateActor(spec).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(name ? "name" : "namespace"),
+                               HasSubstr("at most 256 bytes, not 257"))));
+  }
+}
+
 TEST_F(ActorLifeTest, ARestartWaitsForRoomInTheQueue) {
   Create(Restartable("a", 1));
   Create("big", 3);

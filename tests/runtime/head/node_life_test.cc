@@ -160,6 +160,26 @@ TEST_F(NodeLifeTest, AStandstillOfTheHeadIsNoReasonToLoseANode) {
   EXPECT_EQ(Node("n").state(), v1::NODE_STATE_DEAD);
 }
 
+// Its clock is what NTP or a user makes of it; how long something takes is not.
+TEST_F(NodeLifeTest, AClockThatIsSetBackDelaysNothing) {
+  absl::Time wall = absl::FromUnixSeconds(1800000000);
+  DirectClusterState state({.lease = kLease,
+                            .clock = [this] { return now_; },
+                            .wall_clock = [&wall] { return wall; }});
+  ASSERT_THAT(
+      state.RegisterNode(Registration("n", 4), std::make_shared<FakeLink>()),
+      IsOk());
+  wall -= absl::Hours(1);
+  ASSERT_THAT(state.CreateActor(Spec("a")), IsOk());
+  now_ += kLease;
+  state.Tick();
+  const v1::GetClusterStateResponse tables = state.Snapshot();
+  EXPECT_EQ(tables.nodes(0).state(), v1::NODE_STATE_DEAD);
+  EXPECT_EQ(tables.nodes(0).start_unix_ms(), 1800000000000);
+  EXPECT_EQ(tables.actors(0).state(), v1::ACTOR_STATE_DEAD);
+  EXPECT_EQ(tables.actors(0).end_unix_ms(), 1799996400000);
+}
+
 TEST_F(NodeLifeTest, ADaemonThatJoinsAnewTakesItsOldNodeAway) {
   AddNode("old", 1);
   v1::ActorSpec spec = Spec("a");

@@ -106,6 +106,22 @@ TEST_F(PersistenceTest, ActorsNamesAndNodesComeBack) {
             7);
 }
 
+// Its driver wants to see what it prints, and has not said so to this head yet.
+TEST_F(PersistenceTest, AnActorThatRestartsBeforeItsDriverIsBackIsStillHeard) {
+  AddNode("n", 4);
+  Attach("j");
+  v1::ActorSpec spec = Spec("a");
+  spec.set_job_id("j");
+  spec.set_max_restarts(1);
+  Create(spec);
+  Started("n", "a");
+  Restart();
+  const auto link = AddNode("n", 4, {{"a", 0}});
+  Exited("n", "a");
+  ASSERT_TRUE(link->sent.back().has_start_actor());
+  EXPECT_TRUE(link->sent.back().start_actor().stream_output());
+}
+
 TEST_F(PersistenceTest, AnOrderThatGotLostIsGivenAgain) {
   AddNode("n", 4);
   Create("a");

@@ -62,6 +62,19 @@ TEST_F(SchedulingTest, PacksANodeUntilHalfThenSpreads) {
   EXPECT_EQ(Create("late").state(), v1::ACTOR_STATE_PENDING);
 }
 
+TEST_F(SchedulingTest, NothingNewStartsOnANodeThatIsBeingStopped) {
+  AddNode("n1", 4);
+  AddNode("n2", 4);
+  ASSERT_EQ(Create("a").node_id(), "n1");
+  state_.NodeStopping("n2");
+  for (const char* actor : {"b", "c", "d"}) {
+    EXPECT_EQ(Create(actor).node_id(), "n1") << actor;
+  }
+  EXPECT_EQ(Create("e").state(), v1::ACTOR_STATE_PENDING);
+  Exited("n1", "a");
+  EXPECT_EQ(Info("e").node_id(), "n1");
+}
+
 TEST_F(SchedulingTest, ALargeActorGoesWhereItFits) {
   AddNode("n1", 2);
   AddNode("n2", 8);

@@ -240,6 +240,58 @@ TEST_F(KilledStoreTest, GoesOn) {
   EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a")));
 }
 
+TEST_F(KilledStoreTest, AStartThatFailsOnAFullDiskLeavesTheLog) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    auto store = StateStore::Open(folder_.path());
+    // Again and again, so that SQLite's other files are smaller than the log.
+    const std::string row(200000, 'r');
+    for (int i = 0; i < 3 && store.ok(); ++i) {
+      (void)(*store)->Write({{Table::kActors, 1, row}});
+    }
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
+  struct stat st;
+  ASSERT_EQ(stat(log_.c_str(), &st), 0);
+  ASSERT_GT(st.st_size, 600000);
+  struct rlimit old_limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  struct rlimit limit = old_limit;
+  limit.rlim_cur = static_cast<rlim_t>(st.st_size);
+  auto* const old_handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status status = StateStore::Open(folder_.path()).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(access(log_.c_str(), F_OK), 0);
+  Open();
+  EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a")));
+}
+
+TEST_F(KilledStoreTest, AnOlderReleaseThatRefusesItLeavesTheLog) {
+  // What a release with that schema does that is killed.
+  const auto set_schema = [this](const std::string& schema) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      sqlite3* db = nullptr;
+      sqlite3_open((folder_ / "head.db").c_str(), &db);
+      sqlite3_exec(db, ("PRAGMA user_version = " + schema).c_str(), nullptr,
+                   nullptr, nullptr);
+      _exit(0);
+    }
+    ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
+  };
+  set_schema("2");
+  EXPECT_THAT(StateStore::Open(folder_.path()).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(access(log_.c_str(), F_OK), 0);
+  set_schema("1");
+  Open();
+  EXPECT_THAT(Rows(Table::kJobs), ElementsAre(Pair(1, "a")));
+}
+
 TEST_F(KilledStoreTest, AMissingLogIsNoticed) {
   ASSERT_EQ(unlink(log_.c_str()), 0);
   ExpectDamaged("head.db-wal is missing");
