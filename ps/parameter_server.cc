@@ -227,14 +227,28 @@ absl::Status ParameterServer::PushToWorkers(
 
 absl::Status ParameterServer::SetWorkerWeight(int worker_id, double weight) {
   MR_RETURN_IF_ERROR(CheckWorkerWeight(worker_id, weight));
-  if (!strategy_->UsesWorkerWeights()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("strategy ", stats_.strategy,
-                     " has no use for the weights of workers; 'weighted' has"));
-  }
+  MR_RETURN_IF_ERROR(CheckWeighs());
   if (sharded_ != nullptr) return sharded_->SetWorkerWeight(worker_id, weight);
   worker_weights_[worker_id] = weight;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();
+}
+
+absl::Status ParameterServer::SetWorkerWeights(
+    const std::map<int, double>& weights) {
+  for (const auto& [worker_id, weight] : weights) {
+    MR_RETURN_IF_ERROR(CheckWorkerWeight(worker_id, weight));
+  }
+  MR_RETURN_IF_ERROR(CheckWeighs());
+  if (sharded_ != nullptr) return sharded_->SetWorkerWeights(weights);
+  worker_weights_ = weights;
+  return options_.state_dir.empty() ? absl::OkStatus() : Save();
+}
+
+absl::Status ParameterServer::CheckWeighs() const {
+  if (strategy_->UsesWorkerWeights()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("strategy ", stats_.strategy,
+                   " has no use for the weights of workers; 'weighted' has"));
 }
 
 absl::StatusOr<SyncStats> ParameterServer::GetStats() const {

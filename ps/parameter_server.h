@@ -162,6 +162,9 @@ class ParameterServer {
   // Errors: INVALID_ARGUMENT. FAILED_PRECONDITION, the strategy has no use for
   // weights.
   absl::Status SetWorkerWeight(int worker_id, double weight);
+  // Sets these weights in place of all that were set before; with none,
+  // NumSamples counts again. Errors: as above.
+  absl::Status SetWorkerWeights(const std::map<int, double>& weights);
 
   absl::StatusOr<SyncStats> GetStats() const;
 
@@ -185,6 +188,11 @@ class ParameterServer {
   // without weights where they have some. RESOURCE_EXHAUSTED and others, it
   // cannot be saved (state_dir).
   absl::Status ImportState(const std::string& bytes);
+
+  // Forgets what there is, in state_dir too: as if nothing had been done yet.
+  // Idempotent. Errors: FAILED_PRECONDITION, a strategy that takes gradients.
+  // RESOURCE_EXHAUSTED and others, that cannot be saved (state_dir).
+  absl::Status BeginAnew();
 
   // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
   // use them through GradientClient.
@@ -268,6 +276,8 @@ class ParameterServer {
                                      Pulled what);
   PullRequest RequestOf(const std::vector<AnyActorHandle>& workers,
                         Pulled what) const;
+  // FAILED_PRECONDITION unless the strategy weighs workers.
+  absl::Status CheckWeighs() const;
   // FAILED_PRECONDITION if the strategy weighs workers, and neither they nor
   // SetWorkerWeight say how much.
   absl::Status CheckWeightsInMean(
@@ -333,6 +343,8 @@ class ParameterServer {
   // It refers to the server's tensors.
   absl::StatusOr<ServerState> StateNow() const;
   absl::Status TakeState(ServerState state);
+  // As TakeState; what is under way from an earlier time ends. Saved.
+  absl::Status GoOnFrom(ServerState state);
   // What ImportState is given, if this server or shard can go on from it.
   absl::StatusOr<ServerState> ReadState(const std::string& bytes) const;
   void ForgetWeights();  // As if there had never been any.
@@ -403,8 +415,9 @@ MINIRAY_ACTOR(
     &ParameterServer::SyncGradientsFromWorkers, &ParameterServer::SyncOnce,
     &ParameterServer::PullWeights, &ParameterServer::PushWeights,
     &ParameterServer::StartFromWorkers, &ParameterServer::PushToWorkers,
-    &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats,
-    &ParameterServer::ExportState, &ParameterServer::ImportState,
+    &ParameterServer::SetWorkerWeight, &ParameterServer::SetWorkerWeights,
+    &ParameterServer::GetStats, &ParameterServer::ExportState,
+    &ParameterServer::ImportState, &ParameterServer::BeginAnew,
     &ParameterServer::JoinGradients, &ParameterServer::PushGradients,
     &ParameterServer::PullVersionedWeights, &ParameterServer::LeaveGradients,
     &ParameterServer::GetShards, &ParameterServer::GetPartState,

@@ -201,6 +201,10 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
   MR_RETURN_IF_ERROR(CheckTravels());
   if (sharded_ != nullptr) return sharded_->ImportState(bytes);
   MR_ASSIGN_OR_RETURN(ServerState state, ReadState(bytes));
+  return GoOnFrom(std::move(state));
+}
+
+absl::Status ParameterServer::GoOnFrom(ServerState state) {
   // They are of another time.
   for (const auto& [worker, push] : late_pushes_) Cancel(push);
   late_pushes_.clear();
@@ -208,6 +212,21 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
   MR_RETURN_IF_ERROR(TakeState(std::move(state)));
   sync_counted_ = true;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();
+}
+
+absl::Status ParameterServer::BeginAnew() {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/false));
+  if (sharded_ != nullptr) return sharded_->BeginAnew();
+  if (stats_.version > 0) {
+    LOG(INFO) << "begins anew, and not with version " << stats_.version
+              << " of what there was";
+  }
+  if (IsShard() && !options_.state_dir.empty()) {
+    MR_RETURN_IF_ERROR(RemoveServerState(PreparedFolder(options_.state_dir)));
+  }
+  before_.reset();
+  prepared_.clear();
+  return GoOnFrom({});
 }
 
 }  // namespace miniray::ps

@@ -92,6 +92,40 @@ TEST(ServerExportTest, AStateWithoutWeightsIsWhatTheNextProcessFinds) {
   EXPECT_EQ(next.GetStats()->version, 0);
 }
 
+TEST(ServerExportTest, OneThatBeginsAnewIsAsIfNothingHadBeenDone) {
+  TempFolder folder;
+  const auto make = [&] {
+    return ParameterServer("weighted", {}, {.state_dir = folder.path()}, {});
+  };
+  const auto empty = make().ExportState();
+  ASSERT_THAT(empty, IsOk());
+  {
+    ParameterServer server = make();
+    ASSERT_THAT(server.SetWorkerWeights({{0, 2.0}, {1, 0.0}}), IsOk());
+    ASSERT_THAT(server.PushWeights({{"w", Floats({1})}}), IsOk());
+    ASSERT_THAT(server.BeginAnew(), IsOk());
+    EXPECT_EQ(server.GetStats()->version, 0);
+    EXPECT_THAT(server.ExportState(), IsOkAndHolds(*empty));
+  }
+  // So does the next process find it.
+  EXPECT_THAT(make().ExportState(), IsOkAndHolds(*empty));
+  EXPECT_THAT(Server("sgd", {{"lr", 0.1}}).BeginAnew(),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(ServerExportTest, WorkerWeightsMayAllBeReplaced) {
+  ParameterServer server = Server("weighted");
+  const auto none = server.ExportState();
+  ASSERT_THAT(none, IsOk());
+  ASSERT_THAT(server.SetWorkerWeight(0, 2.0), IsOk());
+  EXPECT_THAT(server.SetWorkerWeights({{0, 1.0}, {1, -1.0}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  ASSERT_THAT(server.SetWorkerWeights({}), IsOk());
+  EXPECT_THAT(server.ExportState(), IsOkAndHolds(*none));
+  EXPECT_THAT(Server("average").SetWorkerWeights({}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
 TEST(ServerExportTest, WhatDoesNotFitIsAnError) {
   const auto bytes = Server("average").ExportState();
   ASSERT_THAT(bytes, IsOk());
