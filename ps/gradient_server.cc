@@ -15,8 +15,6 @@ namespace {
 // only pushes is dead.
 constexpr absl::Duration kDefaultTimeout = absl::Minutes(5);
 constexpr size_t kMaxWarnings = 20;
-// Ids of workers are small numbers; more of them is a mistake.
-constexpr int kMaxWorker = 1 << 20;
 
 // Of what may be malformed yet.
 int64_t DenseBytes(const NamedTensors& tensors) {
@@ -116,16 +114,20 @@ absl::StatusOr<int64_t> GradientServer::Start(
     std::vector<TensorPart> places, int64_t version) {
   absl::MutexLock lock(&mu_);
   AwaitIdle();
+  const std::shared_ptr<const ModelSnapshot> before = model_.Snapshot();
   const GradientProgress progress = {.num_syncs = num_syncs_,
                                      .clocks = clocks_.State()};
   const absl::Status status = RunAlone([&] {
     return model_.Start(std::move(weights), std::move(buffers), progress,
                         std::move(places), version);
   });
+  const std::shared_ptr<const ModelSnapshot> now = model_.Snapshot();
+  if (now != before) {  // Though they may not be saved.
+    last_sync_.clear();
+    DissolveRound();
+  }
   MR_RETURN_IF_ERROR(status);
-  last_sync_.clear();
-  DissolveRound();
-  return model_.Snapshot()->version;
+  return now->version;
 }
 
 absl::Status GradientServer::StepTogether(
@@ -258,7 +260,7 @@ std::string GradientServer::NameOf(int worker) {
 
 absl::Status GradientServer::CheckWorker(int worker) const {
   const int64_t end =
-      options_.num_workers > 0 ? options_.num_workers : kMaxWorker;
+      options_.num_workers > 0 ? options_.num_workers : kMaxWorkers;
   if (worker >= 0 && worker < end) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "worker ", worker, ": workers are numbered from 0 to ", end - 1));

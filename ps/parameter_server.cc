@@ -174,7 +174,6 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
     return sharded_gradients_->Start(weights, std::nullopt);
   }
   if (gradients_ != nullptr) {
-    last_sync_.clear();
     return gradients_->Start(std::move(weights), std::nullopt);
   }
   MR_RETURN_IF_ERROR(CheckValues(weights, "PushWeights"));
@@ -207,7 +206,6 @@ absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
   if (gradients_ != nullptr) {
     MR_RETURN_IF_ERROR(
         gradients_->Start(std::move(weights), buffer_names_).status());
-    last_sync_.clear();
   } else {
     strategy_->Reset(weights);
     MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));

@@ -290,6 +290,9 @@ class ParameterServer {
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<SyncResult> Sync(const std::vector<AnyActorHandle>& workers,
                                   const std::string& sync_id);
+  // Of one that is done already: only the push.
+  absl::StatusOr<SyncResult> PushAgain(
+      const std::vector<AnyActorHandle>& workers);
   // The same in pieces (piece_bytes); none if it has to be done with the whole
   // model at once: then nothing has changed. piecewise_sync.cc has it.
   absl::StatusOr<std::optional<SyncResult>> SyncInPieces(
@@ -338,6 +341,10 @@ class ParameterServer {
   void Adopt(NamedTensors weights);
   // Whether the synchronisation that made weights_ has reached the workers.
   void CountSync(bool reached_all);
+  // The id of the synchronisation that made the weights; empty: it has none.
+  std::string LastSync() const {
+    return gradients_ != nullptr ? gradients_->last_sync() : last_sync_;
+  }
   absl::Status Save();
   absl::Status SaveTo(const std::string& folder);
   // It refers to the server's tensors.
@@ -400,9 +407,9 @@ class ParameterServer {
   std::shared_ptr<const std::vector<TensorInfo>> info_;
   NamedTensors weights_;
   std::optional<WeightView> view_;  // Where weights travel as differences.
-  std::string last_sync_;           // Made weights_; empty: it has no id.
-  bool sync_counted_ = true;        // In num_syncs: the one that made weights_.
-  int64_t unsaved_ = 0;             // Changes since the last save.
+  std::string last_sync_;     // Made weights_; empty: none, or it has no id.
+  bool sync_counted_ = true;  // In num_syncs: the one that made weights_.
+  int64_t unsaved_ = 0;       // Changes since the last save.
   // By actor: pushes that nobody waits for.
   std::map<std::string, ObjectRef<void>> late_pushes_;
   TakenWeights taken_;

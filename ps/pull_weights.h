@@ -83,7 +83,9 @@ absl::Status CheckSamples(const std::vector<AnyActorHandle>& workers,
 //
 // Errors: of a worker, beginning with "worker 2 (GanWorker 'w2')", unless
 // min_workers allows to go on without it. DEADLINE_EXCEEDED, too few have
-// answered. INVALID_ARGUMENT, weights do not fit together or are not finite.
+// answered. INVALID_ARGUMENT, weights do not fit together or are not finite;
+// also where those who are not are left out (drop_non_finite), and fewer than
+// min_workers remain.
 absl::StatusOr<PulledWeights> PullWeightsOf(const PullRequest& request);
 
 }  // namespace miniray::ps

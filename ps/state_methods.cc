@@ -29,7 +29,6 @@ void ParameterServer::Restore() {
   if (gradients_ != nullptr) {
     const absl::Status restored = gradients_->Restore(stats_.num_restarts);
     if (!restored.ok()) throw std::runtime_error(restored.ToString());
-    last_sync_ = gradients_->last_sync();
     stats_.num_syncs = gradients_->num_syncs();
     return;
   }

@@ -81,9 +81,19 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   if (sync_id.empty()) {
     return absl::InvalidArgumentError("a synchronisation's id cannot be empty");
   }
-  if (sharded_ != nullptr || sync_id != last_sync_) {
-    return Counted(Sync(workers, sync_id));
-  }
+  return Counted(sharded_ != nullptr || sync_id != LastSync()
+                     ? Sync(workers, sync_id)
+                     : PushAgain(workers));
+}
+
+absl::StatusOr<SyncResult> ParameterServer::SyncGradientsFromWorkers(
+    const std::vector<AnyActorHandle>& workers) {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
+  return Counted(Sync(workers, ""));
+}
+
+absl::StatusOr<SyncResult> ParameterServer::PushAgain(
+    const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   if (gradients_ != nullptr) MR_RETURN_IF_ERROR(gradients_->SaveIfFailed());
   // The disk may have been full.
@@ -100,7 +110,7 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = stats_.bytes_pushed - pushed_before;
-  return Counted(result);
+  return result;
 }
 
 absl::StatusOr<SyncResult> ParameterServer::Sync(
@@ -168,7 +178,6 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
     MR_RETURN_IF_ERROR(gradients_->StepTogether(std::move(pulled.contributions),
                                                 sync_id, stats_.num_syncs,
                                                 NamesOf(workers)));
-    last_sync_ = sync_id;
   }
   stats_.contributions_accepted += num_accepted;
   result.seconds_aggregate = SecondsSince(start);

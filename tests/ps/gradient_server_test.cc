@@ -539,5 +539,21 @@ TEST_F(RestoreTest, AStepThatCannotBeSavedIsNotTakenTwice) {
   EXPECT_THAT(Weights(next), ElementsAre(-1));
 }
 
+TEST_F(RestoreTest, WeightsThatCannotBeSavedEndTheRoundToo) {
+  Server server({.state_dir = folder_, .num_workers = 2});
+  ASSERT_TRUE(server.gradients.Restore(0).ok());
+  Begin(server, One({0}));
+  std::filesystem::create_directories(folder_ + "/server.state.next");
+  PushInThread waiting(server, One({1}), 1, {0, 1});
+  // It waits once its round is there to be dissolved.
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!waiting.done() && absl::Now() < deadline) {
+    EXPECT_FALSE(server.gradients.Start(One({9}), std::nullopt).ok());
+  }
+  ASSERT_TRUE(waiting.Get().ok()) << waiting.Get().status();
+  EXPECT_FALSE(waiting.Get()->accepted);
+  EXPECT_THAT(Weights(*waiting.Get()), ElementsAre(9));
+}
+
 }  // namespace
 }  // namespace miniray::ps
