@@ -128,8 +128,8 @@ absl::Status GradientModel::Start(
   }
   if (!buffers.has_value()) buffers = buffer_names_;
   MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffers, places));
+  MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights));
   buffer_names_ = std::move(buffers);
-  strategy_->Reset(weights);
   progress_ = progress;
   if (version != 1) version = std::max(version, before->version + 1);
   auto next = MakeSnapshot(version, std::move(weights), std::move(info),
@@ -168,6 +168,17 @@ absl::Status GradientModel::CheckAndComplete(const ModelSnapshot& model,
   }
   *gradients = std::move(complete);
   return CheckLayout(*gradients, model.layout, who, kServer);
+}
+
+void GradientModel::CompleteAnew(const ModelSnapshot& from,
+                                 const ModelSnapshot& now,
+                                 NamedTensors* gradients) {
+  for (size_t i = 0; i < gradients->size(); ++i) {
+    at::Tensor& tensor = (*gradients)[i].second;
+    if ((*from.info)[i].is_buffer && tensor.is_same(from.weights[i].second)) {
+      tensor = now.weights[i].second;
+    }
+  }
 }
 
 absl::Status GradientModel::Decode(const ModelSnapshot& model,
@@ -244,11 +255,13 @@ absl::Status GradientModel::Save(const ModelSnapshot& model) {
       .knows_buffers = buffer_names_.has_value(),
       .clocks = progress_.clocks,
       .places = model.places};
-  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
+  MR_ASSIGN_OR_RETURN(StrategyState strategy, SaveStrategy(*strategy_));
   state.strategy_tensors = {std::move(strategy.tensors)};
   state.strategy_scalars = std::move(strategy.scalars);
-  MR_RETURN_IF_ERROR(Annotate(SaveServerState(options_.state_dir, state),
-                              "save the parameter server's state"));
+  MR_RETURN_IF_ERROR(Guarded("save the parameter server's state", [&] {
+    return Annotate(SaveServerState(options_.state_dir, state),
+                    "save the parameter server's state");
+  }));
   unsaved_ = 0;
   absl::MutexLock lock(&mu_);
   ++num_saves_;

@@ -88,6 +88,11 @@ class GradientModel {
                                        absl::string_view who,
                                        NamedTensors* gradients);
 
+  // Gradients were completed from the one snapshot, and the model is the other
+  // by now: what was not among them is that one's, or a step would set it back.
+  static void CompleteAnew(const ModelSnapshot& from, const ModelSnapshot& now,
+                           NamedTensors* gradients);
+
   // Undoes the compression of gradients as they come from a worker.
   // Errors: INVALID_ARGUMENT, with the worker, they are malformed.
   static absl::Status Decode(const ModelSnapshot& model, absl::string_view who,

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "ps/check_weights.h"
+#include "ps/run_strategy.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
@@ -131,13 +132,15 @@ absl::StatusOr<int64_t> GradientServer::Start(
 }
 
 absl::Status GradientServer::StepTogether(
-    std::vector<Contribution> contributions, const std::string& sync_id,
+    std::vector<Contribution> contributions,
+    const ModelSnapshot& completed_from, const std::string& sync_id,
     int64_t num_syncs, absl::FunctionRef<std::string(int)> worker_name) {
   absl::MutexLock lock(&mu_);
   AwaitIdle();
   const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
   for (Contribution& contribution : contributions) {
     contribution.info = model->info;
+    GradientModel::CompleteAnew(completed_from, *model, &contribution.tensors);
   }
   bool stepped = false;
   const GradientProgress progress = {
@@ -195,8 +198,9 @@ absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
     absl::MutexLock lock(&mu_);
     taken = clocks_.Taken(id);
   }
+  std::shared_ptr<const ModelSnapshot> completed_from = model_.Snapshot();
   if (!taken) {
-    const absl::StatusOr<Checked> checked = Check(*model_.Snapshot(), &push);
+    const absl::StatusOr<Checked> checked = Check(*completed_from, &push);
     if (!checked.ok()) {
       absl::MutexLock lock(&mu_);
       ++stats_.refused;
@@ -210,6 +214,11 @@ absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
 
   absl::MutexLock lock(&mu_);
   AwaitIdle();
+  if (!taken && finite) {
+    GradientModel::CompleteAnew(*completed_from, *model_.Snapshot(),
+                                &push.gradients);
+  }
+  completed_from.reset();  // A wait for others needs no memory for it.
   PushReply reply;
   if (clocks_.Taken(id)) {
     reply.repeated = true;
@@ -310,7 +319,8 @@ absl::Status GradientServer::RunAlone(
     absl::FunctionRef<absl::Status()> change) {
   busy_ = true;
   mu_.Unlock();
-  const absl::Status status = change();
+  // An exception would leave with the lock let go, and nobody else come in.
+  const absl::Status status = Guarded("the parameter server", change);
   mu_.Lock();
   busy_ = false;
   return status;

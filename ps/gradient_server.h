@@ -76,9 +76,11 @@ class GradientServer {
   // of the synchronisation (empty: it has none) and the number of those so far.
   // Gradients that wait for their round are left out.
   //
-  // contributions: checked; their info is set here.
+  // contributions: checked, and completed from this snapshot; their info is set
+  //   here.
   // Errors: as of GradientModel::Step and Publish.
   absl::Status StepTogether(std::vector<Contribution> contributions,
+                            const ModelSnapshot& completed_from,
                             const std::string& sync_id, int64_t num_syncs,
                             absl::FunctionRef<std::string(int)> worker_name)
       ABSL_LOCKS_EXCLUDED(mu_);

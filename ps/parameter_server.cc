@@ -12,6 +12,7 @@
 #include "ps/await_calls.h"
 #include "ps/gradient_methods.h"
 #include "ps/piecewise_strategy.h"
+#include "ps/run_strategy.h"
 #include "ps/shard_methods.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
@@ -182,7 +183,7 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
     MR_RETURN_IF_ERROR(
         CheckLayout(weights, *layout_, "PushWeights", "the parameter server"));
   }
-  strategy_->Reset(weights);
+  MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights));
   MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   return stats_.version;
 }
@@ -207,7 +208,7 @@ absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
     MR_RETURN_IF_ERROR(
         gradients_->Start(std::move(weights), buffer_names_).status());
   } else {
-    strategy_->Reset(weights);
+    MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights));
     MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   }
   MR_RETURN_IF_ERROR(Push(workers));

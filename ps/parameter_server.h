@@ -354,7 +354,7 @@ class ParameterServer {
   absl::Status GoOnFrom(ServerState state);
   // What ImportState is given, if this server or shard can go on from it.
   absl::StatusOr<ServerState> ReadState(const std::string& bytes) const;
-  void ForgetWeights();  // As if there had never been any.
+  absl::Status ForgetWeights();  // As if there had never been any.
   absl::Status CheckTravels() const;
   void Restore();
   void Warn(const absl::Status& status);

@@ -235,7 +235,8 @@ absl::StatusOr<std::optional<SyncResult>> ParameterServer::SyncInPieces(
   PiecewiseAttempt attempt(this, &workers);
   {
     auto undo = absl::MakeCleanup([this] {
-      const absl::Status undone = pieces_->Rollback();
+      const absl::Status undone =
+          Guarded("Rollback", [this] { return pieces_->Rollback(); });
       if (!undone.ok()) LOG(ERROR) << "the strategy starts anew: " << undone;
     });
     const absl::Status prepared = attempt.Prepare();

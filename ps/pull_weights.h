@@ -24,6 +24,8 @@
 
 namespace miniray::ps {
 
+struct ModelSnapshot;
+
 struct PullRequest {
   std::vector<AnyActorHandle> workers;  // At least one; none is empty.
   bool wants_samples = false;           // NumSamples, of workers that have it.
@@ -66,6 +68,8 @@ struct PulledWeights {
   // where the tensors of the part lie.
   std::vector<bool> holds_view;
   std::vector<TensorPart> places;
+  // Of gradients, set by the server: what has the buffers that did not come.
+  std::shared_ptr<const ModelSnapshot> completed_from;
 };
 
 // FAILED_PRECONDITION unless all workers have the methods SendWeights and

@@ -227,7 +227,8 @@ Outcome ParameterServer::StartPart(const std::vector<AnyActorHandle>& workers,
   if (!finite.ok()) return Outcome::Of(finite);
   NamedTensors weights = MeanOfModels(contributions);  // These are lent.
   Remember(id);
-  strategy_->Reset(weights);
+  const absl::Status reset = ResetStrategy(*strategy_, weights);
+  if (!reset.ok()) return Outcome::Of(reset);
   view_->set_places(first->places);
   return Outcome::Of(Replace(std::move(weights), "", {}, id));
 }
@@ -250,7 +251,8 @@ Outcome ParameterServer::SetPart(const ReadOnly<WeightMessage>& part,
   }
   Remember(id);
   UpdateInfo(weights, part.value.parts);
-  strategy_->Reset(weights);
+  const absl::Status reset = ResetStrategy(*strategy_, weights);
+  if (!reset.ok()) return Outcome::Of(reset);
   view_->set_places(part.value.parts);
   return Outcome::Of(Replace(std::move(weights), "", {}, id));
 }
@@ -321,7 +323,7 @@ absl::Status ParameterServer::AbandonPart(bool reset) {
     worker_weights_ = std::move(before_->worker_weights);
     before_.reset();
     if (reset || !durable || weights_.empty()) {
-      strategy_->Reset(weights_);
+      MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights_));
     } else {
       MR_ASSIGN_OR_RETURN(std::optional<ServerState> state,
                           LoadServerState(options_.state_dir));
@@ -336,7 +338,7 @@ absl::Status ParameterServer::AbandonPart(bool reset) {
                           weights_));
     }
   } else if (reset) {
-    strategy_->Reset(weights_);
+    MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights_));
   }
   // So that no later process of this shard alone remembers.
   return reset && durable ? Save() : absl::OkStatus();

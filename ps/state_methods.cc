@@ -63,10 +63,7 @@ absl::Status ParameterServer::TakeState(ServerState state) {
   stats_.version = state.version;
   stats_.num_syncs = state.num_syncs;
   last_sync_ = std::move(state.last_sync);
-  if (state.weights.value.empty()) {
-    ForgetWeights();
-    return absl::OkStatus();
-  }
+  if (state.weights.value.empty()) return ForgetWeights();
   if (IsShard()) {
     view_->set_places(state.places);
     if (state.knows_buffers) buffer_names_ = std::move(state.buffer_names);
@@ -88,14 +85,14 @@ absl::Status ParameterServer::TakeState(ServerState state) {
                          weights_);
 }
 
-void ParameterServer::ForgetWeights() {
+absl::Status ParameterServer::ForgetWeights() {
   weights_.clear();
   layout_.reset();
   buffer_names_.reset();
   info_.reset();
   attempt_.reset();
   if (view_.has_value()) MakeView();
-  strategy_->Reset({});
+  return ResetStrategy(*strategy_, {});
 }
 
 absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
@@ -110,7 +107,7 @@ absl::StatusOr<ServerState> ParameterServer::StateNow() const {
       .buffer_names = buffer_names_.value_or(std::vector<std::string>()),
       .knows_buffers = buffer_names_.has_value(),
       .worker_weights = worker_weights_};
-  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
+  MR_ASSIGN_OR_RETURN(StrategyState strategy, SaveStrategy(*strategy_));
   state.strategy_tensors = {std::move(strategy.tensors)};
   state.strategy_scalars = std::move(strategy.scalars);
   if (view_.has_value()) {
@@ -126,8 +123,10 @@ absl::StatusOr<ServerState> ParameterServer::StateNow() const {
 
 absl::Status ParameterServer::SaveTo(const std::string& folder) {
   MR_ASSIGN_OR_RETURN(const ServerState state, StateNow());
-  MR_RETURN_IF_ERROR(Annotate(SaveServerState(folder, state),
-                              "save the parameter server's state"));
+  MR_RETURN_IF_ERROR(Guarded("save the parameter server's state", [&] {
+    return Annotate(SaveServerState(folder, state),
+                    "save the parameter server's state");
+  }));
   unsaved_ = 0;
   ++stats_.num_saves;
   return absl::OkStatus();

@@ -175,9 +175,9 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
     MR_RETURN_IF_ERROR(
         Replace(std::move(aggregated), sync_id, std::move(contributors)));
   } else {
-    MR_RETURN_IF_ERROR(gradients_->StepTogether(std::move(pulled.contributions),
-                                                sync_id, stats_.num_syncs,
-                                                NamesOf(workers)));
+    MR_RETURN_IF_ERROR(gradients_->StepTogether(
+        std::move(pulled.contributions), *pulled.completed_from, sync_id,
+        stats_.num_syncs, NamesOf(workers)));
   }
   stats_.contributions_accepted += num_accepted;
   result.seconds_aggregate = SecondsSince(start);
@@ -227,14 +227,16 @@ absl::StatusOr<PulledWeights> ParameterServer::Pull(
   if (view_.has_value()) {
     request.view = what == Pulled::kWeightsInFull ? &no_view : &*view_;
   }
+  std::shared_ptr<const ModelSnapshot> model;
   if (what == Pulled::kGradients) {
     MR_RETURN_IF_ERROR(gradients_->Pull().status());
-    request.gradients = [model = gradients_->Snapshot()](
-                            absl::string_view who, NamedTensors* tensors) {
+    model = gradients_->Snapshot();
+    request.gradients = [&model](absl::string_view who, NamedTensors* tensors) {
       return GradientModel::CheckAndComplete(*model, who, tensors);
     };
   }
   MR_ASSIGN_OR_RETURN(PulledWeights pulled, PullWeightsOf(request));
+  pulled.completed_from = std::move(model);
   if (pulled.buffer_names.has_value()) {
     MR_RETURN_IF_ERROR(
         Annotate(SetBufferNames(pulled.contributions.front().tensors,
