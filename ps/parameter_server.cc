@@ -138,6 +138,60 @@ absl::Status ParameterServer::Replace(NamedTensors weights,
   return Save();
 }
 
+ParameterServer::Before ParameterServer::Now(const std::string& next_id) const {
+  return {.next_id = next_id,
+          .weights = weights_,
+          .view = view_,
+          .layout = layout_,
+          .version = stats_.version,
+          .num_syncs = stats_.num_syncs,
+          .last_sync = last_sync_,
+          .sync_counted = sync_counted_,
+          .unsaved = unsaved_,
+          .worker_weights = worker_weights_};
+}
+
+void ParameterServer::ReturnTo(Before before) {
+  weights_ = std::move(before.weights);
+  view_ = std::move(before.view);
+  layout_ = std::move(before.layout);
+  stats_.version = before.version;
+  stats_.num_syncs = before.num_syncs;
+  last_sync_ = std::move(before.last_sync);
+  sync_counted_ = before.sync_counted;
+  unsaved_ = before.unsaved;
+  worker_weights_ = std::move(before.worker_weights);
+}
+
+absl::Status ParameterServer::ReplaceInSync(
+    NamedTensors weights, const std::string& sync_id,
+    std::vector<int64_t> contributors, const std::string& id,
+    absl::FunctionRef<absl::Status()> undo) {
+  std::optional<Before> before;
+  if (sync_id.empty() && !options_.state_dir.empty()) before = Now("");
+  CountNewSync();
+  const absl::Status saved =
+      Replace(std::move(weights), sync_id, std::move(contributors), id);
+  if (saved.ok()) return saved;
+  if (!before.has_value()) {
+    CountSync(false);
+    return saved;
+  }
+  ReturnTo(*std::move(before));
+  absl::Status undone = undo();
+  if (!undone.ok()) {
+    LOG(ERROR) << "the strategy starts anew: " << undone;
+    undone = ResetStrategy(*strategy_, weights_);
+    LOG_IF(ERROR, !undone.ok()) << "nor does it start anew: " << undone;
+  }
+  return saved;
+}
+
+void ParameterServer::CountNewSync() {
+  sync_counted_ = false;
+  CountSync(true);
+}
+
 void ParameterServer::CountSync(bool reached_all) {
   if (std::exchange(sync_counted_, reached_all) == reached_all) return;
   stats_.num_syncs += reached_all ? 1 : -1;

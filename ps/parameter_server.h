@@ -59,6 +59,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -109,7 +110,7 @@ class ParameterServer {
   // restarted. In all these cases no worker has new weights. When a push fails,
   // the other workers have them, and so has the server; the error says which
   // version that is, and who does not have it. RESOURCE_EXHAUSTED and others,
-  // the state cannot be saved (state_dir).
+  // the state cannot be saved (state_dir): nothing has changed.
   //
   // With ServerOptions::min_workers, workers that die, fail or are late are
   // left out and named in the warnings, and so are those that do not have the
@@ -122,7 +123,8 @@ class ParameterServer {
   // has it for, LendGradients or GetGradients in place of the other two.
   //
   // Errors: as of SyncFromWorkers. FAILED_PRECONDITION, the strategy takes
-  // weights, or there are none yet (StartFromWorkers, PushWeights).
+  // weights, or there are none yet (StartFromWorkers, PushWeights). A step that
+  // cannot be saved is taken all the same.
   absl::StatusOr<SyncResult> SyncGradientsFromWorkers(
       const std::vector<AnyActorHandle>& workers);
 
@@ -132,7 +134,9 @@ class ParameterServer {
   // pushed again, and nothing is pulled or aggregated. Needs
   // ServerOptions::state_dir with save_every = 1 for that.
   //
-  // sync_id: not empty; another one for each synchronisation. Errors: as above.
+  // sync_id: not empty; another one for each synchronisation. Errors: as above;
+  //   one that cannot be saved is done, and the next call with its id saves and
+  //   pushes it.
   absl::StatusOr<SyncResult> SyncOnce(
       const std::vector<AnyActorHandle>& workers, const std::string& sync_id);
 
@@ -338,9 +342,37 @@ class ParameterServer {
   absl::Status Replace(NamedTensors weights, const std::string& sync_id,
                        std::vector<int64_t> contributors = {},
                        const std::string& id = "");
+  // What there is before something new, to return to; of a shard until
+  // CommitPart.
+  struct Before {
+    std::string next_id;  // Of the weights that a shard prepares.
+    NamedTensors weights;
+    std::optional<WeightView> view;
+    std::optional<ModelLayout> layout;
+    int64_t version;
+    int64_t num_syncs;
+    std::string last_sync;
+    bool sync_counted;
+    int64_t unsaved;
+    std::map<int, double> worker_weights;
+  };
+  Before Now(const std::string& next_id) const;
+  // All of it but for what the strategy remembers.
+  void ReturnTo(Before before);
+  // As Replace, of a synchronisation, which is counted. One with an id that
+  // cannot be saved is done, and only saved and pushed when it is asked for
+  // again; one without would be done twice, so that all is as it was: with
+  // undo the strategy, too, goes back.
+  absl::Status ReplaceInSync(NamedTensors weights, const std::string& sync_id,
+                             std::vector<int64_t> contributors,
+                             const std::string& id,
+                             absl::FunctionRef<absl::Status()> undo);
   void Adopt(NamedTensors weights);
   // Whether the synchronisation that made weights_ has reached the workers.
   void CountSync(bool reached_all);
+  // A new one, before it is saved: a server that is killed after that, and has
+  // its push repeated, has done it.
+  void CountNewSync();
   // The id of the synchronisation that made the weights; empty: it has none.
   std::string LastSync() const {
     return gradients_ != nullptr ? gradients_->last_sync() : last_sync_;
@@ -363,25 +395,12 @@ class ParameterServer {
 
   // --- Of a shard.
 
-  // What it has before CommitPart, to return to.
-  struct Before {
-    std::string next_id;  // Of the weights that are being prepared.
-    NamedTensors weights;
-    std::optional<WeightView> view;
-    std::optional<ModelLayout> layout;
-    int64_t version;
-    int64_t num_syncs;
-    std::string last_sync;
-    bool sync_counted;
-    std::map<int, double> worker_weights;
-  };
   // A synchronisation under way.
   struct Attempt {
     std::string id;
     PulledWeights pulled;
   };
   bool IsShard() const { return role_.num_shards > 1 && role_.shards.empty(); }
-  void Remember(const std::string& next_id);
   void UpdateInfo(const NamedTensors& part,
                   const std::vector<TensorPart>& places);
   absl::Status MovePrepared();

@@ -95,9 +95,7 @@ std::vector<PiecewiseStrategy::Piece> PiecewiseStrategy::NewStrategies() const {
 
 absl::StatusOr<SyncStrategy*> PiecewiseStrategy::Begin(size_t piece) {
   Piece& state = strategies_[piece];
-  MR_ASSIGN_OR_RETURN(StrategyState before, SaveStrategy(*state.strategy));
-  for (auto& [name, tensor] : before.tensors) tensor = tensor.clone();
-  state.before = std::move(before);
+  MR_ASSIGN_OR_RETURN(state.before, CopyOfState(*state.strategy));
   return state.strategy.get();
 }
 

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "ATen/core/Tensor.h"
 #include "absl/strings/str_cat.h"
 #include "ps/check_weights.h"
 #include "ps/finite_result.h"
@@ -72,6 +73,12 @@ absl::StatusOr<StrategyState> SaveStrategy(const SyncStrategy& strategy) {
     state = strategy.SaveState();
     return absl::OkStatus();
   }));
+  return state;
+}
+
+absl::StatusOr<StrategyState> CopyOfState(const SyncStrategy& strategy) {
+  MR_ASSIGN_OR_RETURN(StrategyState state, SaveStrategy(strategy));
+  for (auto& [name, tensor] : state.tensors) tensor = tensor.clone();
   return state;
 }
 

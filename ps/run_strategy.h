@@ -37,6 +37,8 @@ absl::Status RestoreStrategy(SyncStrategy& strategy, const StrategyState& state,
                              const NamedTensors& weights);
 absl::Status ResetStrategy(SyncStrategy& strategy, const NamedTensors& weights);
 absl::StatusOr<StrategyState> SaveStrategy(const SyncStrategy& strategy);
+// What SaveStrategy returns, in memory of its own.
+absl::StatusOr<StrategyState> CopyOfState(const SyncStrategy& strategy);
 
 // Returns what `call` does; what it throws is INTERNAL, "WHO threw: ...".
 absl::Status Guarded(absl::string_view who,

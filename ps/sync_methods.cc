@@ -151,7 +151,12 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
 
   start = absl::Now();
   NamedTensors aggregated;
+  StrategyState remembered;  // To go back to if this cannot be saved.
   if (gradients_ == nullptr) {
+    if (sync_id.empty() && !options_.state_dir.empty() &&
+        unsaved_ + 1 >= options_.save_every) {
+      MR_ASSIGN_OR_RETURN(remembered, CopyOfState(*strategy_));
+    }
     if (!options_.keep_weights &&
         MayAggregate(*strategy_, pulled.contributions)) {
       // Their memory is the next ones', unless a worker still reads it.
@@ -165,20 +170,25 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
     contributors.push_back(contribution.worker_id);
   }
   const auto num_accepted = static_cast<int64_t>(contributors.size());
-  // Counted already in what is saved: a server that is killed after that, and
-  // has its push repeated, has done it.
-  sync_counted_ = false;
-  CountSync(true);
-  auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
   if (gradients_ == nullptr) {
     pulled.contributions.clear();  // What follows needs memory too.
-    MR_RETURN_IF_ERROR(
-        Replace(std::move(aggregated), sync_id, std::move(contributors)));
+    MR_RETURN_IF_ERROR(ReplaceInSync(
+        std::move(aggregated), sync_id, std::move(contributors), "", [&] {
+          return weights_.empty()
+                     ? ResetStrategy(*strategy_, {})
+                     : RestoreStrategy(*strategy_, remembered, weights_);
+        }));
   } else {
-    MR_RETURN_IF_ERROR(gradients_->StepTogether(
+    CountNewSync();
+    const absl::Status stepped = gradients_->StepTogether(
         std::move(pulled.contributions), *pulled.completed_from, sync_id,
-        stats_.num_syncs, NamesOf(workers)));
+        stats_.num_syncs, NamesOf(workers));
+    if (!stepped.ok()) {
+      CountSync(false);
+      return stepped;
+    }
   }
+  auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
   stats_.contributions_accepted += num_accepted;
   result.seconds_aggregate = SecondsSince(start);
   stats_.seconds_aggregate += result.seconds_aggregate;
