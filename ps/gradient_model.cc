@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "ps/compression/difference.h"
 #include "ps/run_strategy.h"
-#include "ps/server_state.h"
 #include "ps/tensor_info.h"
 #include "runtime/base/status_macros.h"
 
@@ -58,10 +57,10 @@ absl::StatusOr<std::shared_ptr<const std::vector<TensorInfo>>> InfoFor(
 
 }  // namespace
 
-GradientModel::GradientModel(GradientStrategy* strategy, std::string name,
+GradientModel::GradientModel(GradientStrategy* strategy, StrategyId id,
                              const ServerOptions& options)
     : strategy_(strategy),
-      name_(std::move(name)),
+      id_(std::move(id)),
       options_(options),
       current_(std::make_shared<const ModelSnapshot>()) {}
 
@@ -79,7 +78,7 @@ absl::StatusOr<GradientProgress> GradientModel::Restore(int64_t num_restarts) {
   if (options_.state_dir.empty()) return GradientProgress();
   MR_ASSIGN_OR_RETURN(
       std::optional<ServerState> found,
-      LoadOwnServerState(options_.state_dir, name_, num_restarts));
+      LoadOwnServerState(options_.state_dir, id_, num_restarts));
   if (!found.has_value()) {
     // So that the next process knows that this is the place.
     MR_RETURN_IF_ERROR(Save(*Snapshot()));
@@ -208,7 +207,7 @@ absl::StatusOr<NamedTensors> GradientModel::Step(
     absl::Span<const Contribution> contributions, double lr_scale,
     absl::FunctionRef<std::string(int)> worker_name) {
   return RunStrategy(
-      *strategy_, name_, Snapshot()->weights, contributions,
+      *strategy_, id_.text, Snapshot()->weights, contributions,
       [&] { return strategy_->Step(contributions, lr_scale); }, worker_name);
 }
 
@@ -246,7 +245,7 @@ absl::Status GradientModel::SaveUnsaved() {
 
 absl::Status GradientModel::Save(const ModelSnapshot& model) {
   ServerState state{
-      .strategy = name_,
+      .strategy = id_,
       .version = model.version,
       .num_syncs = progress_.num_syncs,
       .last_sync = progress_.last_sync,

@@ -20,6 +20,7 @@
 #include "ps/check_weights.h"
 #include "ps/gradient_strategy.h"
 #include "ps/server_options.h"
+#include "ps/server_state.h"
 #include "ps/staleness.h"
 #include "ps/sync_strategy.h"
 #include "ps/weight_message.h"
@@ -51,8 +52,8 @@ struct GradientProgress {
 // Snapshot and num_saves: thread-safe. All else: one call at a time.
 class GradientModel {
  public:
-  // strategy: outlives this.  name: with its options, as in SyncStats.
-  GradientModel(GradientStrategy* strategy, std::string name,
+  // strategy: outlives this, and is what `id` says.
+  GradientModel(GradientStrategy* strategy, StrategyId id,
                 const ServerOptions& options);
 
   // Never null.
@@ -120,7 +121,7 @@ class GradientModel {
   absl::Status Save(const ModelSnapshot& model);
 
   GradientStrategy* const strategy_;
-  const std::string name_;
+  const StrategyId id_;
   const ServerOptions options_;
   std::optional<std::vector<std::string>> buffer_names_;
   GradientProgress progress_;  // Of the current version.

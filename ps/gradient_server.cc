@@ -33,14 +33,14 @@ VersionedWeights Served(const ModelSnapshot& model) {
 
 }  // namespace
 
-GradientServer::GradientServer(GradientStrategy* strategy, std::string name,
+GradientServer::GradientServer(GradientStrategy* strategy, StrategyId id,
                                const ServerOptions& options)
     : options_(options),
       in_rounds_(StepsInRounds(options)),
       timeout_(options.sync_timeout_seconds > 0
                    ? absl::Seconds(options.sync_timeout_seconds)
                    : kDefaultTimeout),
-      model_(strategy, std::move(name), options),
+      model_(strategy, std::move(id), options),
       clocks_({.num_workers = options.num_workers,
                .max_staleness = options.max_staleness,
                .policy = options.staleness_policy}) {}

@@ -35,6 +35,7 @@
 #include "ps/gradient_model.h"
 #include "ps/gradient_strategy.h"
 #include "ps/server_options.h"
+#include "ps/server_state.h"
 #include "ps/staleness.h"
 #include "ps/sync_strategy.h"
 #include "runtime/tensor/tensor_codec.h"
@@ -45,8 +46,8 @@ namespace miniray::ps {
 // changes the model: weights and statistics can be read at any time.
 class GradientServer {
  public:
-  // strategy, name: as for GradientModel.  options: valid.
-  GradientServer(GradientStrategy* strategy, std::string name,
+  // strategy, id: as for GradientModel.  options: valid.
+  GradientServer(GradientStrategy* strategy, StrategyId id,
                  const ServerOptions& options);
 
   // Goes on from what is saved. Errors: as of GradientModel::Restore.

@@ -69,18 +69,20 @@ ParameterServer::ParameterServer(const std::string& strategy,
                                  ServerOptions server_options, ShardRole role)
     : strategy_(MakeStrategy(strategy, options, server_options)),
       pieces_(dynamic_cast<PiecewiseStrategy*>(strategy_.get())),
+      strategy_id_(
+          {.name = strategy,
+           .options = *StrategyRegistry::Get().Complete(strategy, options),
+           .text = StrategyRegistry::Get().Describe(strategy, options)}),
       options_(std::move(server_options)),
       role_(std::move(role)) {
-  stats_.strategy = options.values().empty()
-                        ? strategy
-                        : absl::StrCat(strategy, " (", options.ToString(), ")");
+  stats_.strategy = strategy_id_.text;
   if (strategy_->TakesGradients() && !role_.shards.empty()) {
     sharded_gradients_ = std::make_unique<ShardedGradients>(role_.shards);
     return;  // The shards keep the state.
   }
   if (strategy_->TakesGradients()) {
     gradients_ = std::make_unique<GradientServer>(
-        dynamic_cast<GradientStrategy*>(strategy_.get()), stats_.strategy,
+        dynamic_cast<GradientStrategy*>(strategy_.get()), strategy_id_,
         options_);
   } else if (!role_.shards.empty()) {
     sharded_ = std::make_unique<ShardedServer>(strategy_.get(), &options_,

@@ -68,6 +68,7 @@
 #include "ps/gradient_server.h"
 #include "ps/pull_weights.h"
 #include "ps/server_options.h"
+#include "ps/server_state.h"
 #include "ps/shard_messages.h"
 #include "ps/sharded_gradients.h"
 #include "ps/sharded_server.h"
@@ -83,7 +84,6 @@ namespace miniray::ps {
 
 struct EncodedWeights;
 class PiecewiseStrategy;
-struct ServerState;
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -408,6 +408,7 @@ class ParameterServer {
 
   const std::unique_ptr<SyncStrategy> strategy_;
   PiecewiseStrategy* const pieces_;  // strategy_ if it is one; else null.
+  const StrategyId strategy_id_;
   const ServerOptions options_;
   const ShardRole role_;
   std::unique_ptr<ShardedServer> sharded_;  // In front of shards; else null.

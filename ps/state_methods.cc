@@ -37,8 +37,8 @@ void ParameterServer::Restore() {
     if (!prepared.ok()) throw std::runtime_error(prepared.status().ToString());
     prepared_ = prepared->has_value() ? (*prepared)->view_id : "";
   }
-  absl::StatusOr<std::optional<ServerState>> found = LoadOwnServerState(
-      options_.state_dir, stats_.strategy, stats_.num_restarts);
+  absl::StatusOr<std::optional<ServerState>> found =
+      LoadOwnServerState(options_.state_dir, strategy_id_, stats_.num_restarts);
   if (!found.ok()) throw std::runtime_error(found.status().ToString());
   if (!found->has_value()) {
     // So that the next process knows that this is the place.
@@ -99,7 +99,7 @@ absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
 
 absl::StatusOr<ServerState> ParameterServer::StateNow() const {
   ServerState state{
-      .strategy = stats_.strategy,
+      .strategy = strategy_id_,
       .version = stats_.version,
       .num_syncs = stats_.num_syncs,
       .last_sync = last_sync_,
@@ -175,10 +175,10 @@ absl::StatusOr<ServerState> ParameterServer::ReadState(
           absl::MakeCordFromExternal(*held, [held](absl::string_view) {}),
           &state),
       "the state of a parameter server"));
-  if (state.strategy != stats_.strategy) {
+  const std::string other = OtherStrategyText(state.strategy, strategy_id_);
+  if (!other.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the state is of a server with the strategy ",
-                     state.strategy, ", and this one has ", stats_.strategy));
+        absl::StrCat("the state is of ", other));
   }
   if (state.weights.value.empty()) {
     // Shards would have to forget theirs all at once.

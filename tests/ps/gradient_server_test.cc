@@ -33,8 +33,8 @@ struct Server {
                   absl::string_view strategy = "sgd",
                   const StrategyOptions& strategy_options = {{"lr", 1}})
       : optimizer(Create(strategy, strategy_options)),
-        gradients(dynamic_cast<GradientStrategy*>(optimizer.get()), "sgd",
-                  options) {
+        gradients(dynamic_cast<GradientStrategy*>(optimizer.get()),
+                  {.name = "sgd", .options = {}, .text = "sgd"}, options) {
     EXPECT_TRUE(Validate(options).ok()) << Validate(options);
   }
   std::unique_ptr<SyncStrategy> optimizer;
@@ -604,7 +604,8 @@ TEST_F(RestoreTest, AnotherServersStateIsRefused) {
               HasSubstr("its state is not in"));
   ASSERT_TRUE(server.gradients.Restore(0).ok());
   const auto optimizer = Create("adam", {});
-  GradientServer other(dynamic_cast<GradientStrategy*>(optimizer.get()), "adam",
+  GradientServer other(dynamic_cast<GradientStrategy*>(optimizer.get()),
+                       {.name = "adam", .options = {}, .text = "adam"},
                        Options());
   EXPECT_THAT(
       other.Restore(0).ToString(),

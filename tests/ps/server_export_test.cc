@@ -14,7 +14,9 @@
 namespace miniray::ps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ParameterServer Server(const std::string& strategy,
                        const StrategyOptions& options = {}) {
@@ -145,6 +147,33 @@ TEST(ServerExportTest, WhatDoesNotFitIsAnError) {
   EXPECT_THAT(
       gradients.ExportState(),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("state_dir")));
+}
+
+TEST(ServerExportTest, OptionsAreComparedByTheirValues) {
+  EXPECT_THAT(
+      Server("momentum")
+          .ImportState(*Server("momentum", {{"momentum", 0.9}}).ExportState()),
+      IsOk());
+  EXPECT_THAT(Server("fedavgm", {{"lr", 1}})
+                  .ImportState(*Server("fedavgm", {{"lr", 1.0}}).ExportState()),
+              IsOk());
+  EXPECT_THAT(
+      Server("momentum", {{"momentum", 0.1234567}})
+          .ImportState(
+              *Server("momentum", {{"momentum", 0.1234568}}).ExportState()),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("they differ in the option 'momentum'")));
+}
+
+TEST(ServerExportTest, ASecretOptionIsComparedButNotShown) {
+  ParameterServer server = Server("dp", {{"seed", 4711}, {"clip_norm", 2}});
+  EXPECT_EQ(server.GetStats()->strategy, "dp (clip_norm=2)");
+  const absl::Status refused = Server("dp", {{"seed", 815}, {"clip_norm", 2}})
+                                   .ImportState(*server.ExportState());
+  EXPECT_THAT(refused,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("the option 'seed'"),
+                             Not(HasSubstr("4711")), Not(HasSubstr("815")))));
 }
 
 TEST(ServerExportTest, AStateOfAnotherModelChangesNothing) {
