@@ -116,12 +116,6 @@ absl::Status ParameterServer::PushOfShards(
   return pushed;
 }
 
-absl::StatusOr<SyncResult> ParameterServer::SyncGradientsFromWorkers(
-    const std::vector<AnyActorHandle>& workers) {
-  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
-  return Sync(workers, "");
-}
-
 absl::StatusOr<JoinReply> ParameterServer::JoinGradients(
     int worker_id, NamedTensors weights, std::vector<std::string> buffers) {
   MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));

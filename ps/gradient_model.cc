@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "ps/compression/difference.h"
 #include "ps/run_strategy.h"
-#include "ps/server_state.h"
 #include "ps/tensor_info.h"
 #include "runtime/base/status_macros.h"
 
@@ -58,10 +57,10 @@ absl::StatusOr<std::shared_ptr<const std::vector<TensorInfo>>> InfoFor(
 
 }  // namespace
 
-GradientModel::GradientModel(GradientStrategy* strategy, std::string name,
+GradientModel::GradientModel(GradientStrategy* strategy, StrategyId id,
                              const ServerOptions& options)
     : strategy_(strategy),
-      name_(std::move(name)),
+      id_(std::move(id)),
       options_(options),
       current_(std::make_shared<const ModelSnapshot>()) {}
 
@@ -79,7 +78,7 @@ absl::StatusOr<GradientProgress> GradientModel::Restore(int64_t num_restarts) {
   if (options_.state_dir.empty()) return GradientProgress();
   MR_ASSIGN_OR_RETURN(
       std::optional<ServerState> found,
-      LoadOwnServerState(options_.state_dir, name_, num_restarts));
+      LoadOwnServerState(options_.state_dir, id_, num_restarts));
   if (!found.has_value()) {
     // So that the next process knows that this is the place.
     MR_RETURN_IF_ERROR(Save(*Snapshot()));
@@ -128,8 +127,8 @@ absl::Status GradientModel::Start(
   }
   if (!buffers.has_value()) buffers = buffer_names_;
   MR_ASSIGN_OR_RETURN(auto info, InfoFor(weights, buffers, places));
+  MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights));
   buffer_names_ = std::move(buffers);
-  strategy_->Reset(weights);
   progress_ = progress;
   if (version != 1) version = std::max(version, before->version + 1);
   auto next = MakeSnapshot(version, std::move(weights), std::move(info),
@@ -170,6 +169,17 @@ absl::Status GradientModel::CheckAndComplete(const ModelSnapshot& model,
   return CheckLayout(*gradients, model.layout, who, kServer);
 }
 
+void GradientModel::CompleteAnew(const ModelSnapshot& from,
+                                 const ModelSnapshot& now,
+                                 NamedTensors* gradients) {
+  for (size_t i = 0; i < gradients->size(); ++i) {
+    at::Tensor& tensor = (*gradients)[i].second;
+    if ((*from.info)[i].is_buffer && tensor.is_same(from.weights[i].second)) {
+      tensor = now.weights[i].second;
+    }
+  }
+}
+
 absl::Status GradientModel::Decode(const ModelSnapshot& model,
                                    absl::string_view who,
                                    const CompressionOptions& compression,
@@ -197,7 +207,7 @@ absl::StatusOr<NamedTensors> GradientModel::Step(
     absl::Span<const Contribution> contributions, double lr_scale,
     absl::FunctionRef<std::string(int)> worker_name) {
   return RunStrategy(
-      *strategy_, name_, Snapshot()->weights, contributions,
+      *strategy_, id_.text, Snapshot()->weights, contributions,
       [&] { return strategy_->Step(contributions, lr_scale); }, worker_name);
 }
 
@@ -235,7 +245,7 @@ absl::Status GradientModel::SaveUnsaved() {
 
 absl::Status GradientModel::Save(const ModelSnapshot& model) {
   ServerState state{
-      .strategy = name_,
+      .strategy = id_,
       .version = model.version,
       .num_syncs = progress_.num_syncs,
       .last_sync = progress_.last_sync,
@@ -244,11 +254,13 @@ absl::Status GradientModel::Save(const ModelSnapshot& model) {
       .knows_buffers = buffer_names_.has_value(),
       .clocks = progress_.clocks,
       .places = model.places};
-  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
+  MR_ASSIGN_OR_RETURN(StrategyState strategy, SaveStrategy(*strategy_));
   state.strategy_tensors = {std::move(strategy.tensors)};
   state.strategy_scalars = std::move(strategy.scalars);
-  MR_RETURN_IF_ERROR(Annotate(SaveServerState(options_.state_dir, state),
-                              "save the parameter server's state"));
+  MR_RETURN_IF_ERROR(Guarded("save the parameter server's state", [&] {
+    return Annotate(SaveServerState(options_.state_dir, state),
+                    "save the parameter server's state");
+  }));
   unsaved_ = 0;
   absl::MutexLock lock(&mu_);
   ++num_saves_;

@@ -20,6 +20,7 @@
 #include "ps/check_weights.h"
 #include "ps/gradient_strategy.h"
 #include "ps/server_options.h"
+#include "ps/server_state.h"
 #include "ps/staleness.h"
 #include "ps/sync_strategy.h"
 #include "ps/weight_message.h"
@@ -51,8 +52,8 @@ struct GradientProgress {
 // Snapshot and num_saves: thread-safe. All else: one call at a time.
 class GradientModel {
  public:
-  // strategy: outlives this.  name: with its options, as in SyncStats.
-  GradientModel(GradientStrategy* strategy, std::string name,
+  // strategy: outlives this, and is what `id` says.
+  GradientModel(GradientStrategy* strategy, StrategyId id,
                 const ServerOptions& options);
 
   // Never null.
@@ -88,6 +89,11 @@ class GradientModel {
                                        absl::string_view who,
                                        NamedTensors* gradients);
 
+  // Gradients were completed from the one snapshot, and the model is the other
+  // by now: what was not among them is that one's, or a step would set it back.
+  static void CompleteAnew(const ModelSnapshot& from, const ModelSnapshot& now,
+                           NamedTensors* gradients);
+
   // Undoes the compression of gradients as they come from a worker.
   // Errors: INVALID_ARGUMENT, with the worker, they are malformed.
   static absl::Status Decode(const ModelSnapshot& model, absl::string_view who,
@@ -115,7 +121,7 @@ class GradientModel {
   absl::Status Save(const ModelSnapshot& model);
 
   GradientStrategy* const strategy_;
-  const std::string name_;
+  const StrategyId id_;
   const ServerOptions options_;
   std::optional<std::vector<std::string>> buffer_names_;
   GradientProgress progress_;  // Of the current version.

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "glog/logging.h"
 #include "ps/check_weights.h"
+#include "ps/run_strategy.h"
 #include "runtime/base/status_macros.h"
 
 namespace miniray::ps {
@@ -15,8 +16,6 @@ namespace {
 // only pushes is dead.
 constexpr absl::Duration kDefaultTimeout = absl::Minutes(5);
 constexpr size_t kMaxWarnings = 20;
-// Ids of workers are small numbers; more of them is a mistake.
-constexpr int kMaxWorker = 1 << 20;
 
 // Of what may be malformed yet.
 int64_t DenseBytes(const NamedTensors& tensors) {
@@ -34,14 +33,14 @@ VersionedWeights Served(const ModelSnapshot& model) {
 
 }  // namespace
 
-GradientServer::GradientServer(GradientStrategy* strategy, std::string name,
+GradientServer::GradientServer(GradientStrategy* strategy, StrategyId id,
                                const ServerOptions& options)
     : options_(options),
       in_rounds_(StepsInRounds(options)),
       timeout_(options.sync_timeout_seconds > 0
                    ? absl::Seconds(options.sync_timeout_seconds)
                    : kDefaultTimeout),
-      model_(strategy, std::move(name), options),
+      model_(strategy, std::move(id), options),
       clocks_({.num_workers = options.num_workers,
                .max_staleness = options.max_staleness,
                .policy = options.staleness_policy}) {}
@@ -116,26 +115,32 @@ absl::StatusOr<int64_t> GradientServer::Start(
     std::vector<TensorPart> places, int64_t version) {
   absl::MutexLock lock(&mu_);
   AwaitIdle();
+  const std::shared_ptr<const ModelSnapshot> before = model_.Snapshot();
   const GradientProgress progress = {.num_syncs = num_syncs_,
                                      .clocks = clocks_.State()};
   const absl::Status status = RunAlone([&] {
     return model_.Start(std::move(weights), std::move(buffers), progress,
                         std::move(places), version);
   });
+  const std::shared_ptr<const ModelSnapshot> now = model_.Snapshot();
+  if (now != before) {  // Though they may not be saved.
+    last_sync_.clear();
+    DissolveRound();
+  }
   MR_RETURN_IF_ERROR(status);
-  last_sync_.clear();
-  DissolveRound();
-  return model_.Snapshot()->version;
+  return now->version;
 }
 
 absl::Status GradientServer::StepTogether(
-    std::vector<Contribution> contributions, const std::string& sync_id,
+    std::vector<Contribution> contributions,
+    const ModelSnapshot& completed_from, const std::string& sync_id,
     int64_t num_syncs, absl::FunctionRef<std::string(int)> worker_name) {
   absl::MutexLock lock(&mu_);
   AwaitIdle();
   const std::shared_ptr<const ModelSnapshot> model = model_.Snapshot();
   for (Contribution& contribution : contributions) {
     contribution.info = model->info;
+    GradientModel::CompleteAnew(completed_from, *model, &contribution.tensors);
   }
   bool stepped = false;
   const GradientProgress progress = {
@@ -193,8 +198,9 @@ absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
     absl::MutexLock lock(&mu_);
     taken = clocks_.Taken(id);
   }
+  std::shared_ptr<const ModelSnapshot> completed_from = model_.Snapshot();
   if (!taken) {
-    const absl::StatusOr<Checked> checked = Check(*model_.Snapshot(), &push);
+    const absl::StatusOr<Checked> checked = Check(*completed_from, &push);
     if (!checked.ok()) {
       absl::MutexLock lock(&mu_);
       ++stats_.refused;
@@ -208,6 +214,11 @@ absl::StatusOr<PushReply> GradientServer::Push(GradientPush push) {
 
   absl::MutexLock lock(&mu_);
   AwaitIdle();
+  if (!taken && finite) {
+    GradientModel::CompleteAnew(*completed_from, *model_.Snapshot(),
+                                &push.gradients);
+  }
+  completed_from.reset();  // A wait for others needs no memory for it.
   PushReply reply;
   if (clocks_.Taken(id)) {
     reply.repeated = true;
@@ -258,7 +269,7 @@ std::string GradientServer::NameOf(int worker) {
 
 absl::Status GradientServer::CheckWorker(int worker) const {
   const int64_t end =
-      options_.num_workers > 0 ? options_.num_workers : kMaxWorker;
+      options_.num_workers > 0 ? options_.num_workers : kMaxWorkers;
   if (worker >= 0 && worker < end) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "worker ", worker, ": workers are numbered from 0 to ", end - 1));
@@ -308,7 +319,8 @@ absl::Status GradientServer::RunAlone(
     absl::FunctionRef<absl::Status()> change) {
   busy_ = true;
   mu_.Unlock();
-  const absl::Status status = change();
+  // An exception would leave with the lock let go, and nobody else come in.
+  const absl::Status status = Guarded("the parameter server", change);
   mu_.Lock();
   busy_ = false;
   return status;

@@ -35,6 +35,7 @@
 #include "ps/gradient_model.h"
 #include "ps/gradient_strategy.h"
 #include "ps/server_options.h"
+#include "ps/server_state.h"
 #include "ps/staleness.h"
 #include "ps/sync_strategy.h"
 #include "runtime/tensor/tensor_codec.h"
@@ -45,8 +46,8 @@ namespace miniray::ps {
 // changes the model: weights and statistics can be read at any time.
 class GradientServer {
  public:
-  // strategy, name: as for GradientModel.  options: valid.
-  GradientServer(GradientStrategy* strategy, std::string name,
+  // strategy, id: as for GradientModel.  options: valid.
+  GradientServer(GradientStrategy* strategy, StrategyId id,
                  const ServerOptions& options);
 
   // Goes on from what is saved. Errors: as of GradientModel::Restore.
@@ -76,9 +77,11 @@ class GradientServer {
   // of the synchronisation (empty: it has none) and the number of those so far.
   // Gradients that wait for their round are left out.
   //
-  // contributions: checked; their info is set here.
+  // contributions: checked, and completed from this snapshot; their info is set
+  //   here.
   // Errors: as of GradientModel::Step and Publish.
   absl::Status StepTogether(std::vector<Contribution> contributions,
+                            const ModelSnapshot& completed_from,
                             const std::string& sync_id, int64_t num_syncs,
                             absl::FunctionRef<std::string(int)> worker_name)
       ABSL_LOCKS_EXCLUDED(mu_);

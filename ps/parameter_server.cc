@@ -12,6 +12,7 @@
 #include "ps/await_calls.h"
 #include "ps/gradient_methods.h"
 #include "ps/piecewise_strategy.h"
+#include "ps/run_strategy.h"
 #include "ps/shard_methods.h"
 #include "ps/tensor_info.h"
 #include "ps/tensor_math.h"
@@ -68,18 +69,20 @@ ParameterServer::ParameterServer(const std::string& strategy,
                                  ServerOptions server_options, ShardRole role)
     : strategy_(MakeStrategy(strategy, options, server_options)),
       pieces_(dynamic_cast<PiecewiseStrategy*>(strategy_.get())),
+      strategy_id_(
+          {.name = strategy,
+           .options = *StrategyRegistry::Get().Complete(strategy, options),
+           .text = StrategyRegistry::Get().Describe(strategy, options)}),
       options_(std::move(server_options)),
       role_(std::move(role)) {
-  stats_.strategy = options.values().empty()
-                        ? strategy
-                        : absl::StrCat(strategy, " (", options.ToString(), ")");
+  stats_.strategy = strategy_id_.text;
   if (strategy_->TakesGradients() && !role_.shards.empty()) {
     sharded_gradients_ = std::make_unique<ShardedGradients>(role_.shards);
     return;  // The shards keep the state.
   }
   if (strategy_->TakesGradients()) {
     gradients_ = std::make_unique<GradientServer>(
-        dynamic_cast<GradientStrategy*>(strategy_.get()), stats_.strategy,
+        dynamic_cast<GradientStrategy*>(strategy_.get()), strategy_id_,
         options_);
   } else if (!role_.shards.empty()) {
     sharded_ = std::make_unique<ShardedServer>(strategy_.get(), &options_,
@@ -137,6 +140,60 @@ absl::Status ParameterServer::Replace(NamedTensors weights,
   return Save();
 }
 
+ParameterServer::Before ParameterServer::Now(const std::string& next_id) const {
+  return {.next_id = next_id,
+          .weights = weights_,
+          .view = view_,
+          .layout = layout_,
+          .version = stats_.version,
+          .num_syncs = stats_.num_syncs,
+          .last_sync = last_sync_,
+          .sync_counted = sync_counted_,
+          .unsaved = unsaved_,
+          .worker_weights = worker_weights_};
+}
+
+void ParameterServer::ReturnTo(Before before) {
+  weights_ = std::move(before.weights);
+  view_ = std::move(before.view);
+  layout_ = std::move(before.layout);
+  stats_.version = before.version;
+  stats_.num_syncs = before.num_syncs;
+  last_sync_ = std::move(before.last_sync);
+  sync_counted_ = before.sync_counted;
+  unsaved_ = before.unsaved;
+  worker_weights_ = std::move(before.worker_weights);
+}
+
+absl::Status ParameterServer::ReplaceInSync(
+    NamedTensors weights, const std::string& sync_id,
+    std::vector<int64_t> contributors, const std::string& id,
+    absl::FunctionRef<absl::Status()> undo) {
+  std::optional<Before> before;
+  if (sync_id.empty() && !options_.state_dir.empty()) before = Now("");
+  CountNewSync();
+  const absl::Status saved =
+      Replace(std::move(weights), sync_id, std::move(contributors), id);
+  if (saved.ok()) return saved;
+  if (!before.has_value()) {
+    CountSync(false);
+    return saved;
+  }
+  ReturnTo(*std::move(before));
+  absl::Status undone = undo();
+  if (!undone.ok()) {
+    LOG(ERROR) << "the strategy starts anew: " << undone;
+    undone = ResetStrategy(*strategy_, weights_);
+    LOG_IF(ERROR, !undone.ok()) << "nor does it start anew: " << undone;
+  }
+  return saved;
+}
+
+void ParameterServer::CountNewSync() {
+  sync_counted_ = false;
+  CountSync(true);
+}
+
 void ParameterServer::CountSync(bool reached_all) {
   if (std::exchange(sync_counted_, reached_all) == reached_all) return;
   stats_.num_syncs += reached_all ? 1 : -1;
@@ -174,7 +231,6 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
     return sharded_gradients_->Start(weights, std::nullopt);
   }
   if (gradients_ != nullptr) {
-    last_sync_.clear();
     return gradients_->Start(std::move(weights), std::nullopt);
   }
   MR_RETURN_IF_ERROR(CheckValues(weights, "PushWeights"));
@@ -183,7 +239,7 @@ absl::StatusOr<int64_t> ParameterServer::PushWeights(NamedTensors weights) {
     MR_RETURN_IF_ERROR(
         CheckLayout(weights, *layout_, "PushWeights", "the parameter server"));
   }
-  strategy_->Reset(weights);
+  MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights));
   MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   return stats_.version;
 }
@@ -207,9 +263,8 @@ absl::StatusOr<int64_t> ParameterServer::StartFromWorkers(
   if (gradients_ != nullptr) {
     MR_RETURN_IF_ERROR(
         gradients_->Start(std::move(weights), buffer_names_).status());
-    last_sync_.clear();
   } else {
-    strategy_->Reset(weights);
+    MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights));
     MR_RETURN_IF_ERROR(Replace(std::move(weights), ""));
   }
   MR_RETURN_IF_ERROR(Push(workers));
@@ -227,14 +282,28 @@ absl::Status ParameterServer::PushToWorkers(
 
 absl::Status ParameterServer::SetWorkerWeight(int worker_id, double weight) {
   MR_RETURN_IF_ERROR(CheckWorkerWeight(worker_id, weight));
-  if (!strategy_->UsesWorkerWeights()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("strategy ", stats_.strategy,
-                     " has no use for the weights of workers; 'weighted' has"));
-  }
+  MR_RETURN_IF_ERROR(CheckWeighs());
   if (sharded_ != nullptr) return sharded_->SetWorkerWeight(worker_id, weight);
   worker_weights_[worker_id] = weight;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();
+}
+
+absl::Status ParameterServer::SetWorkerWeights(
+    const std::map<int, double>& weights) {
+  for (const auto& [worker_id, weight] : weights) {
+    MR_RETURN_IF_ERROR(CheckWorkerWeight(worker_id, weight));
+  }
+  MR_RETURN_IF_ERROR(CheckWeighs());
+  if (sharded_ != nullptr) return sharded_->SetWorkerWeights(weights);
+  worker_weights_ = weights;
+  return options_.state_dir.empty() ? absl::OkStatus() : Save();
+}
+
+absl::Status ParameterServer::CheckWeighs() const {
+  if (strategy_->UsesWorkerWeights()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("strategy ", stats_.strategy,
+                   " has no use for the weights of workers; 'weighted' has"));
 }
 
 absl::StatusOr<SyncStats> ParameterServer::GetStats() const {

@@ -59,6 +59,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -67,6 +68,7 @@
 #include "ps/gradient_server.h"
 #include "ps/pull_weights.h"
 #include "ps/server_options.h"
+#include "ps/server_state.h"
 #include "ps/shard_messages.h"
 #include "ps/sharded_gradients.h"
 #include "ps/sharded_server.h"
@@ -82,7 +84,6 @@ namespace miniray::ps {
 
 struct EncodedWeights;
 class PiecewiseStrategy;
-struct ServerState;
 
 // The actor's class; drivers use it through CreateParameterServer.
 //
@@ -109,7 +110,7 @@ class ParameterServer {
   // restarted. In all these cases no worker has new weights. When a push fails,
   // the other workers have them, and so has the server; the error says which
   // version that is, and who does not have it. RESOURCE_EXHAUSTED and others,
-  // the state cannot be saved (state_dir).
+  // the state cannot be saved (state_dir): nothing has changed.
   //
   // With ServerOptions::min_workers, workers that die, fail or are late are
   // left out and named in the warnings, and so are those that do not have the
@@ -122,7 +123,8 @@ class ParameterServer {
   // has it for, LendGradients or GetGradients in place of the other two.
   //
   // Errors: as of SyncFromWorkers. FAILED_PRECONDITION, the strategy takes
-  // weights, or there are none yet (StartFromWorkers, PushWeights).
+  // weights, or there are none yet (StartFromWorkers, PushWeights). A step that
+  // cannot be saved is taken all the same.
   absl::StatusOr<SyncResult> SyncGradientsFromWorkers(
       const std::vector<AnyActorHandle>& workers);
 
@@ -132,7 +134,9 @@ class ParameterServer {
   // pushed again, and nothing is pulled or aggregated. Needs
   // ServerOptions::state_dir with save_every = 1 for that.
   //
-  // sync_id: not empty; another one for each synchronisation. Errors: as above.
+  // sync_id: not empty; another one for each synchronisation. Errors: as above;
+  //   one that cannot be saved is done, and the next call with its id saves and
+  //   pushes it.
   absl::StatusOr<SyncResult> SyncOnce(
       const std::vector<AnyActorHandle>& workers, const std::string& sync_id);
 
@@ -163,6 +167,9 @@ class ParameterServer {
   // Errors: INVALID_ARGUMENT. FAILED_PRECONDITION, the strategy has no use for
   // weights.
   absl::Status SetWorkerWeight(int worker_id, double weight);
+  // Sets these weights in place of all that were set before; with none,
+  // NumSamples counts again. Errors: as above.
+  absl::Status SetWorkerWeights(const std::map<int, double>& weights);
 
   absl::StatusOr<SyncStats> GetStats() const;
 
@@ -186,6 +193,11 @@ class ParameterServer {
   // without weights where they have some. RESOURCE_EXHAUSTED and others, it
   // cannot be saved (state_dir).
   absl::Status ImportState(const std::string& bytes);
+
+  // Forgets what there is, in state_dir too: as if nothing had been done yet.
+  // Idempotent. Errors: FAILED_PRECONDITION, a strategy that takes gradients.
+  // RESOURCE_EXHAUSTED and others, that cannot be saved (state_dir).
+  absl::Status BeginAnew();
 
   // --- Of strategies that take gradients; else FAILED_PRECONDITION. Workers
   // use them through GradientClient.
@@ -269,6 +281,8 @@ class ParameterServer {
                                      Pulled what);
   PullRequest RequestOf(const std::vector<AnyActorHandle>& workers,
                         Pulled what) const;
+  // FAILED_PRECONDITION unless the strategy weighs workers.
+  absl::Status CheckWeighs() const;
   // FAILED_PRECONDITION if the strategy weighs workers, and neither they nor
   // SetWorkerWeight say how much.
   absl::Status CheckWeightsInMean(
@@ -281,6 +295,9 @@ class ParameterServer {
       const std::vector<AnyActorHandle>& workers);
   absl::StatusOr<SyncResult> Sync(const std::vector<AnyActorHandle>& workers,
                                   const std::string& sync_id);
+  // Of one that is done already: only the push.
+  absl::StatusOr<SyncResult> PushAgain(
+      const std::vector<AnyActorHandle>& workers);
   // The same in pieces (piece_bytes); none if it has to be done with the whole
   // model at once: then nothing has changed. piecewise_sync.cc has it.
   absl::StatusOr<std::optional<SyncResult>> SyncInPieces(
@@ -326,17 +343,51 @@ class ParameterServer {
   absl::Status Replace(NamedTensors weights, const std::string& sync_id,
                        std::vector<int64_t> contributors = {},
                        const std::string& id = "");
+  // What there is before something new, to return to; of a shard until
+  // CommitPart.
+  struct Before {
+    std::string next_id;  // Of the weights that a shard prepares.
+    NamedTensors weights;
+    std::optional<WeightView> view;
+    std::optional<ModelLayout> layout;
+    int64_t version;
+    int64_t num_syncs;
+    std::string last_sync;
+    bool sync_counted;
+    int64_t unsaved;
+    std::map<int, double> worker_weights;
+  };
+  Before Now(const std::string& next_id) const;
+  // All of it but for what the strategy remembers.
+  void ReturnTo(Before before);
+  // As Replace, of a synchronisation, which is counted. One with an id that
+  // cannot be saved is done, and only saved and pushed when it is asked for
+  // again; one without would be done twice, so that all is as it was: with
+  // undo the strategy, too, goes back.
+  absl::Status ReplaceInSync(NamedTensors weights, const std::string& sync_id,
+                             std::vector<int64_t> contributors,
+                             const std::string& id,
+                             absl::FunctionRef<absl::Status()> undo);
   void Adopt(NamedTensors weights);
   // Whether the synchronisation that made weights_ has reached the workers.
   void CountSync(bool reached_all);
+  // A new one, before it is saved: a server that is killed after that, and has
+  // its push repeated, has done it.
+  void CountNewSync();
+  // The id of the synchronisation that made the weights; empty: it has none.
+  std::string LastSync() const {
+    return gradients_ != nullptr ? gradients_->last_sync() : last_sync_;
+  }
   absl::Status Save();
   absl::Status SaveTo(const std::string& folder);
   // It refers to the server's tensors.
   absl::StatusOr<ServerState> StateNow() const;
   absl::Status TakeState(ServerState state);
+  // As TakeState; what is under way from an earlier time ends. Saved.
+  absl::Status GoOnFrom(ServerState state);
   // What ImportState is given, if this server or shard can go on from it.
   absl::StatusOr<ServerState> ReadState(const std::string& bytes) const;
-  void ForgetWeights();  // As if there had never been any.
+  absl::Status ForgetWeights();  // As if there had never been any.
   absl::Status CheckTravels() const;
   void Restore();
   void Warn(const absl::Status& status);
@@ -345,25 +396,12 @@ class ParameterServer {
 
   // --- Of a shard.
 
-  // What it has before CommitPart, to return to.
-  struct Before {
-    std::string next_id;  // Of the weights that are being prepared.
-    NamedTensors weights;
-    std::optional<WeightView> view;
-    std::optional<ModelLayout> layout;
-    int64_t version;
-    int64_t num_syncs;
-    std::string last_sync;
-    bool sync_counted;
-    std::map<int, double> worker_weights;
-  };
   // A synchronisation under way.
   struct Attempt {
     std::string id;
     PulledWeights pulled;
   };
   bool IsShard() const { return role_.num_shards > 1 && role_.shards.empty(); }
-  void Remember(const std::string& next_id);
   void UpdateInfo(const NamedTensors& part,
                   const std::vector<TensorPart>& places);
   absl::Status MovePrepared();
@@ -371,6 +409,7 @@ class ParameterServer {
 
   const std::unique_ptr<SyncStrategy> strategy_;
   PiecewiseStrategy* const pieces_;  // strategy_ if it is one; else null.
+  const StrategyId strategy_id_;
   const ServerOptions options_;
   const ShardRole role_;
   std::unique_ptr<ShardedServer> sharded_;  // In front of shards; else null.
@@ -389,9 +428,9 @@ class ParameterServer {
   std::shared_ptr<const std::vector<TensorInfo>> info_;
   NamedTensors weights_;
   std::optional<WeightView> view_;  // Where weights travel as differences.
-  std::string last_sync_;           // Made weights_; empty: it has no id.
-  bool sync_counted_ = true;        // In num_syncs: the one that made weights_.
-  int64_t unsaved_ = 0;             // Changes since the last save.
+  std::string last_sync_;     // Made weights_; empty: none, or it has no id.
+  bool sync_counted_ = true;  // In num_syncs: the one that made weights_.
+  int64_t unsaved_ = 0;       // Changes since the last save.
   // By actor: pushes that nobody waits for.
   std::map<std::string, ObjectRef<void>> late_pushes_;
   TakenWeights taken_;
@@ -404,8 +443,9 @@ MINIRAY_ACTOR(
     &ParameterServer::SyncGradientsFromWorkers, &ParameterServer::SyncOnce,
     &ParameterServer::PullWeights, &ParameterServer::PushWeights,
     &ParameterServer::StartFromWorkers, &ParameterServer::PushToWorkers,
-    &ParameterServer::SetWorkerWeight, &ParameterServer::GetStats,
-    &ParameterServer::ExportState, &ParameterServer::ImportState,
+    &ParameterServer::SetWorkerWeight, &ParameterServer::SetWorkerWeights,
+    &ParameterServer::GetStats, &ParameterServer::ExportState,
+    &ParameterServer::ImportState, &ParameterServer::BeginAnew,
     &ParameterServer::JoinGradients, &ParameterServer::PushGradients,
     &ParameterServer::PullVersionedWeights, &ParameterServer::LeaveGradients,
     &ParameterServer::GetShards, &ParameterServer::GetPartState,

@@ -95,9 +95,7 @@ std::vector<PiecewiseStrategy::Piece> PiecewiseStrategy::NewStrategies() const {
 
 absl::StatusOr<SyncStrategy*> PiecewiseStrategy::Begin(size_t piece) {
   Piece& state = strategies_[piece];
-  MR_ASSIGN_OR_RETURN(StrategyState before, state.strategy->SaveState());
-  for (auto& [name, tensor] : before.tensors) tensor = tensor.clone();
-  state.before = std::move(before);
+  MR_ASSIGN_OR_RETURN(state.before, CopyOfState(*state.strategy));
   return state.strategy.get();
 }
 
@@ -112,13 +110,13 @@ absl::Status PiecewiseStrategy::Rollback() {
     if (!piece.before.has_value()) continue;
     const StrategyState before = *std::exchange(piece.before, std::nullopt);
     if (weights_.empty()) {
-      piece.strategy->Reset({});
+      MR_RETURN_IF_ERROR(ResetStrategy(*piece.strategy, {}));
       continue;
     }
     const absl::Status restored =
         RestoreStrategy(*piece.strategy, before, WeightsOf(k));
     if (!restored.ok()) {
-      Reset(NamedTensors(weights_));
+      MR_RETURN_IF_ERROR(ResetStrategy(*this, NamedTensors(weights_)));
       return restored;
     }
   }

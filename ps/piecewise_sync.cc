@@ -98,14 +98,15 @@ class ParameterServer::PiecewiseAttempt {
   // Steps 3 and 4. Errors: as of a push that fails.
   absl::StatusOr<SyncResult> Finish(const std::string& sync_id) {
     SyncStats& stats = server_.stats_;
-    server_.sync_counted_ = false;
-    server_.CountSync(true);
-    auto not_counted = absl::MakeCleanup([this] { server_.CountSync(false); });
     {
       const Stopwatch stopwatch(&result_.seconds_aggregate);
-      server_.pieces_->Commit(next_);
-      MR_RETURN_IF_ERROR(server_.Replace(next_, sync_id, Contributors(), id_));
+      const absl::Status replaced =
+          server_.ReplaceInSync(next_, sync_id, Contributors(), id_,
+                                [this] { return server_.pieces_->Rollback(); });
+      if (replaced.ok() || !sync_id.empty()) server_.pieces_->Commit(next_);
+      MR_RETURN_IF_ERROR(replaced);
     }
+    auto not_counted = absl::MakeCleanup([this] { server_.CountSync(false); });
     stats.contributions_accepted += result_.num_workers;
     absl::Status pushed;
     {
@@ -235,7 +236,8 @@ absl::StatusOr<std::optional<SyncResult>> ParameterServer::SyncInPieces(
   PiecewiseAttempt attempt(this, &workers);
   {
     auto undo = absl::MakeCleanup([this] {
-      const absl::Status undone = pieces_->Rollback();
+      const absl::Status undone =
+          Guarded("Rollback", [this] { return pieces_->Rollback(); });
       if (!undone.ok()) LOG(ERROR) << "the strategy starts anew: " << undone;
     });
     const absl::Status prepared = attempt.Prepare();

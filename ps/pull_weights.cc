@@ -138,12 +138,16 @@ class Pull {
     ++num_failed_;
     const auto left = static_cast<int64_t>(answers_.size()) - num_failed_;
     if (left >= request_.min_workers) return absl::OkStatus();
-    return absl::Status(answers_[i].status.code(),
-                        absl::StrCat(answers_[i].status.message(), "; ", left,
-                                     " of ", answers_.size(),
-                                     " workers are left, and "
-                                     "min_workers is ",
-                                     request_.min_workers));
+    return TooFewLeft(answers_[i].status, left);
+  }
+
+  // The error, and that without its worker too few are left.
+  absl::Status TooFewLeft(const absl::Status& error, int64_t left) const {
+    return absl::Status(
+        error.code(),
+        absl::StrCat(error.message(), "; ", left, " of ", answers_.size(),
+                     " workers are left, and min_workers is ",
+                     request_.min_workers));
   }
 
   absl::Status Take(size_t i) {
@@ -237,6 +241,11 @@ class Pull {
     if (result.contributions.empty()) {
       return Annotate(result.left_out.front().status,
                       "no worker has finite weights");
+    }
+    // Those that are not finite do not count, either.
+    const auto left = static_cast<int64_t>(result.contributions.size());
+    if (left < request_.min_workers) {
+      return TooFewLeft(result.left_out.front().status, left);
     }
     if (buffers_call_.state() != nullptr && answers_.front().came) {
       absl::StatusOr<std::vector<std::string>> names = buffers_call_.Get();

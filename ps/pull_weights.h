@@ -24,6 +24,8 @@
 
 namespace miniray::ps {
 
+struct ModelSnapshot;
+
 struct PullRequest {
   std::vector<AnyActorHandle> workers;  // At least one; none is empty.
   bool wants_samples = false;           // NumSamples, of workers that have it.
@@ -66,6 +68,8 @@ struct PulledWeights {
   // where the tensors of the part lie.
   std::vector<bool> holds_view;
   std::vector<TensorPart> places;
+  // Of gradients, set by the server: what has the buffers that did not come.
+  std::shared_ptr<const ModelSnapshot> completed_from;
 };
 
 // FAILED_PRECONDITION unless all workers have the methods SendWeights and
@@ -83,7 +87,9 @@ absl::Status CheckSamples(const std::vector<AnyActorHandle>& workers,
 //
 // Errors: of a worker, beginning with "worker 2 (GanWorker 'w2')", unless
 // min_workers allows to go on without it. DEADLINE_EXCEEDED, too few have
-// answered. INVALID_ARGUMENT, weights do not fit together or are not finite.
+// answered. INVALID_ARGUMENT, weights do not fit together or are not finite;
+// also where those who are not are left out (drop_non_finite), and fewer than
+// min_workers remain.
 absl::StatusOr<PulledWeights> PullWeightsOf(const PullRequest& request);
 
 }  // namespace miniray::ps

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "ATen/core/Tensor.h"
 #include "absl/strings/str_cat.h"
 #include "ps/check_weights.h"
 #include "ps/finite_result.h"
@@ -15,13 +16,18 @@ absl::StatusOr<NamedTensors> RunStrategy(
     absl::FunctionRef<absl::StatusOr<NamedTensors>()> aggregate,
     absl::FunctionRef<std::string(int)> worker_name) {
   const std::string who = absl::StrCat("strategy ", name);
+  const auto start_anew = [&](const absl::Status& error) {
+    const absl::Status reset = ResetStrategy(strategy, weights);
+    if (reset.ok()) return error;
+    return absl::Status(error.code(), absl::StrCat(error.message(), "; then ",
+                                                   reset.message()));
+  };
   absl::StatusOr<NamedTensors> result;
-  try {
+  const absl::Status ran = Guarded(who, [&] {
     result = aggregate();
-  } catch (const std::exception& error) {  // c10::Error, out of memory
-    strategy.Reset(weights);               // Who knows how far it came.
-    return absl::InternalError(absl::StrCat(who, " threw: ", error.what()));
-  }
+    return absl::OkStatus();
+  });
+  if (!ran.ok()) return start_anew(ran);  // Who knows how far it came.
   if (!result.ok()) return Annotate(result.status(), who);
   absl::Status status = CheckForm(*result, "its result");
   const bool formed = status.ok();
@@ -36,22 +42,55 @@ absl::StatusOr<NamedTensors> RunStrategy(
                     "its result", "the contributions");
   }
   if (status.ok()) return result;
-  strategy.Reset(weights);
+  status = absl::InternalError(absl::StrCat(who, ": ", status.message()));
   if (!finite) {  // Because of whom?
     for (const Contribution& contribution : contributions) {
-      MR_RETURN_IF_ERROR(CheckFinite(contribution.tensors,
-                                     worker_name(contribution.worker_id)));
+      const absl::Status blamed = CheckFinite(
+          contribution.tensors, worker_name(contribution.worker_id));
+      if (!blamed.ok()) return start_anew(blamed);
     }
   }
-  return absl::InternalError(absl::StrCat(who, ": ", status.message()));
+  return start_anew(status);
 }
 
 absl::Status RestoreStrategy(SyncStrategy& strategy, const StrategyState& state,
                              const NamedTensors& weights) {
+  return Guarded("the strategy's RestoreState",
+                 [&] { return strategy.RestoreState(state, weights); });
+}
+
+absl::Status ResetStrategy(SyncStrategy& strategy,
+                           const NamedTensors& weights) {
+  return Guarded("the strategy's Reset", [&] {
+    strategy.Reset(weights);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<StrategyState> SaveStrategy(const SyncStrategy& strategy) {
+  absl::StatusOr<StrategyState> state;
+  MR_RETURN_IF_ERROR(Guarded("the strategy's SaveState", [&] {
+    state = strategy.SaveState();
+    return absl::OkStatus();
+  }));
+  return state;
+}
+
+absl::StatusOr<StrategyState> CopyOfState(const SyncStrategy& strategy) {
+  MR_ASSIGN_OR_RETURN(StrategyState state, SaveStrategy(strategy));
+  for (auto& [name, tensor] : state.tensors) tensor = tensor.clone();
+  return state;
+}
+
+absl::Status Guarded(absl::string_view who,
+                     absl::FunctionRef<absl::Status()> call) {
   try {
-    return strategy.RestoreState(state, weights);
-  } catch (const std::exception& error) {  // c10::Error
-    return absl::InternalError(error.what());
+    return call();
+  } catch (const std::exception& error) {  // c10::Error, out of memory
+    return absl::InternalError(absl::StrCat(who, " threw: ", error.what()));
+  } catch (...) {
+    return absl::InternalError(
+        absl::StrCat(who, " threw something that is no std::exception"));
   }
 }
 

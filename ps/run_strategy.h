@@ -18,7 +18,8 @@ namespace miniray::ps {
 
 // Returns what `aggregate` does, a call of the strategy with these
 // contributions, once it is checked: of their form, and finite. A strategy that
-// throws, or whose result is refused, is Reset to `weights`.
+// throws, or whose result is refused, is Reset to `weights`; if that fails, the
+// error says so, too.
 //
 // name: of the strategy, for errors.  worker_name: of a contribution's worker.
 // Errors: what the strategy returns. INTERNAL, it threw or its result is not of
@@ -30,9 +31,18 @@ absl::StatusOr<NamedTensors> RunStrategy(
     absl::FunctionRef<absl::StatusOr<NamedTensors>()> aggregate,
     absl::FunctionRef<std::string(int)> worker_name);
 
-// The strategy's RestoreState; what it throws is INTERNAL.
+// The strategy's RestoreState, Reset and SaveState; what they throw is
+// INTERNAL.
 absl::Status RestoreStrategy(SyncStrategy& strategy, const StrategyState& state,
                              const NamedTensors& weights);
+absl::Status ResetStrategy(SyncStrategy& strategy, const NamedTensors& weights);
+absl::StatusOr<StrategyState> SaveStrategy(const SyncStrategy& strategy);
+// What SaveStrategy returns, in memory of its own.
+absl::StatusOr<StrategyState> CopyOfState(const SyncStrategy& strategy);
+
+// Returns what `call` does; what it throws is INTERNAL, "WHO threw: ...".
+absl::Status Guarded(absl::string_view who,
+                     absl::FunctionRef<absl::Status()> call);
 
 }  // namespace miniray::ps
 

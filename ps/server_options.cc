@@ -32,10 +32,10 @@ bool StepsInRounds(const ServerOptions& options) {
 namespace {
 
 absl::Status ValidateStaleness(const ServerOptions& options) {
-  if (options.num_workers < 0) {
+  if (options.num_workers < 0 || options.num_workers > kMaxWorkers) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_workers = ", options.num_workers,
-                     ": must be 0 (as many as come) or more"));
+                     ": must be from 0 (as many as come) to ", kMaxWorkers));
   }
   if (options.max_staleness < kUnboundedStaleness) {
     return absl::InvalidArgumentError(

@@ -15,8 +15,10 @@ namespace miniray::ps {
 
 // What becomes of a contribution with values that are infinite or NaN.
 enum class NonFinitePolicy {
-  kRefuse,      // The synchronisation fails.
-  kDropWorker,  // The others go on; the worker receives the result, too.
+  kRefuse,  // The synchronisation fails.
+  // The others go on, if they are min_workers; the worker receives the result,
+  // too.
+  kDropWorker,
   // The strategy gets it: for median, krum and others that stand it. A result
   // that is not finite is refused all the same.
   kAllow,
@@ -94,7 +96,7 @@ struct ServerOptions {
 
   // How many workers push, those of index 0 ... num_workers - 1. Needed where
   // workers wait for others: in rounds, and with kWait. At most
-  // kMaxPushingWorkers then. 0: as many as come.
+  // kMaxPushingWorkers then, and at most kMaxWorkers. 0: as many as come.
   int64_t num_workers = 0;
 
   // With kAsynchronous: how old a gradient may be; kUnboundedStaleness (-1): as
@@ -115,6 +117,9 @@ bool NeedsExchange(const ServerOptions& options);
 
 // Each of them may occupy a thread of the server while it waits.
 inline constexpr int64_t kMaxPushingWorkers = 500;
+
+// Ids of workers are small numbers; more of them is a mistake.
+inline constexpr int64_t kMaxWorkers = 1 << 20;
 
 // Whether gradients are gathered in rounds.
 bool StepsInRounds(const ServerOptions& options);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // A file is these eight bytes, the size of what follows (64 bits,
 // little-endian), and the ServerState as a serialized Value.
 constexpr size_t kMagicBytes = 8;
-constexpr std::string_view kMagic("MRPS\0\0\0\5", kMagicBytes);
+constexpr std::string_view kMagic("MRPS\0\0\0\6", kMagicBytes);
 constexpr size_t kHeaderBytes = 16;
 
 std::string PathIn(const std::string& folder) {
@@ -58,6 +58,26 @@ absl::Status DataLoss(const std::string& path, absl::string_view why) {
 }
 
 }  // namespace
+
+std::string OtherStrategyText(const StrategyId& other, const StrategyId& own) {
+  const std::string text =
+      absl::StrCat("a server with the strategy ", other.text,
+                   ", and this one has ", own.text);
+  if (other.name != own.name) return text;
+  const OptionMap::Map& theirs = other.options.values();
+  const OptionMap::Map& ours = own.options.values();
+  for (const auto* const some : {&theirs, &ours}) {
+    for (const auto& [name, value] : *some) {
+      const auto their = theirs.find(name);
+      const auto our = ours.find(name);
+      if (their == theirs.end() || our == ours.end() ||
+          their->second != our->second) {
+        return absl::StrCat(text, ": they differ in the option '", name, "'");
+      }
+    }
+  }
+  return "";
+}
 
 absl::Status SaveServerState(const std::string& folder,
                              const ServerState& state) {
@@ -122,7 +142,7 @@ absl::Status RemoveServerState(const std::string& folder) {
 }
 
 absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(
-    const std::string& folder, absl::string_view strategy,
+    const std::string& folder, const StrategyId& strategy,
     int64_t num_restarts) {
   MR_ASSIGN_OR_RETURN(std::optional<ServerState> state,
                       LoadServerState(folder));
@@ -132,13 +152,12 @@ absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(
         " here; use a folder that all machines share, or keep the server on "
         "one node (ActorOptions::node_id)"));
   }
-  if (state.has_value() && state->strategy != strategy) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder, " has the state of a server with the strategy ",
-                     state->strategy, ", and this one has ", strategy,
-                     "; use another folder, or empty it"));
-  }
-  return state;
+  const std::string other =
+      state.has_value() ? OtherStrategyText(state->strategy, strategy) : "";
+  if (other.empty()) return state;
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder, " has the state of ", other,
+                   "; use another folder, or empty it"));
 }
 
 }  // namespace miniray::ps

@@ -21,8 +21,21 @@
 
 namespace miniray::ps {
 
+// Which strategy a server has.
+struct StrategyId {
+  std::string name;
+  OptionMap options;  // All of them (StrategyRegistry::Complete).
+  std::string text;   // For people, as in SyncStats: without what is secret.
+};
+MINIRAY_STRUCT(StrategyId, name, options, text);
+
+// "" if they are the same: the same name, and the same values of all options.
+// Else "a server with the strategy ..., and this one has ...", with the option
+// that differs.
+std::string OtherStrategyText(const StrategyId& other, const StrategyId& own);
+
 struct ServerState {
-  std::string strategy;  // Name and options, as in SyncStats.
+  StrategyId strategy;
   int64_t version = 0;
   int64_t num_syncs = 0;
   std::string last_sync;  // Id of the synchronisation that made `weights`.
@@ -69,11 +82,11 @@ absl::Status RemoveServerState(const std::string& folder);
 // The file's name in its folder.
 inline constexpr char kServerStateFile[] = "server.state";
 
-// The same as LoadServerState for a server with this strategy, name and
-// options, that has been restarted so often. Errors: FAILED_PRECONDITION, the
+// The same as LoadServerState for a server with this strategy that has been
+// restarted so often. Errors: FAILED_PRECONDITION, the
 // state is another server's, or it must be there and is not.
 absl::StatusOr<std::optional<ServerState>> LoadOwnServerState(
-    const std::string& folder, absl::string_view strategy,
+    const std::string& folder, const StrategyId& strategy,
     int64_t num_restarts);
 
 }  // namespace miniray::ps

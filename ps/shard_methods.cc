@@ -161,18 +161,6 @@ absl::StatusOr<std::vector<WideSum>> ParameterServer::SumPart(
   return strategy->Sums(attempt_->pulled.contributions);
 }
 
-void ParameterServer::Remember(const std::string& next_id) {
-  before_ = Before{.next_id = next_id,
-                   .weights = weights_,
-                   .view = view_,
-                   .layout = layout_,
-                   .version = stats_.version,
-                   .num_syncs = stats_.num_syncs,
-                   .last_sync = last_sync_,
-                   .sync_counted = sync_counted_,
-                   .worker_weights = worker_weights_};
-}
-
 absl::StatusOr<AggregatedPart> ParameterServer::AggregatePart(
     const std::vector<AnyActorHandle>& workers, const std::string& id,
     const std::string& sync_id, const std::vector<LeftOutWorker>& left_out,
@@ -182,7 +170,7 @@ absl::StatusOr<AggregatedPart> ParameterServer::AggregatePart(
   std::vector<Contribution>& contributions = attempt_->pulled.contributions;
   Drop(left_out, &contributions);
   SetWeightsInMean(&contributions);
-  Remember(id);
+  before_ = Now(id);
   auto* const whole = dynamic_cast<WholeModelStrategy*>(strategy_.get());
   absl::StatusOr<NamedTensors> result = RunStrategy(
       *strategy_, stats_.strategy, weights_, contributions,
@@ -206,8 +194,7 @@ absl::StatusOr<AggregatedPart> ParameterServer::AggregatePart(
                       : stats_.contributions_lost);
     Warn(worker.why.status());
   }
-  sync_counted_ = false;
-  CountSync(true);
+  CountNewSync();
   view_->set_places(attempt_->pulled.places);
   const absl::Status saved =
       Replace(*std::move(result), sync_id, std::move(contributors), id);
@@ -226,8 +213,9 @@ Outcome ParameterServer::StartPart(const std::vector<AnyActorHandle>& workers,
                                           WorkerName(0, workers.front()));
   if (!finite.ok()) return Outcome::Of(finite);
   NamedTensors weights = MeanOfModels(contributions);  // These are lent.
-  Remember(id);
-  strategy_->Reset(weights);
+  before_ = Now(id);
+  const absl::Status reset = ResetStrategy(*strategy_, weights);
+  if (!reset.ok()) return Outcome::Of(reset);
   view_->set_places(first->places);
   return Outcome::Of(Replace(std::move(weights), "", {}, id));
 }
@@ -248,9 +236,10 @@ Outcome ParameterServer::SetPart(const ReadOnly<WeightMessage>& part,
   for (const auto& [name, tensor] : part.value.tensors) {
     weights.emplace_back(name, tensor.clone());
   }
-  Remember(id);
+  before_ = Now(id);
   UpdateInfo(weights, part.value.parts);
-  strategy_->Reset(weights);
+  const absl::Status reset = ResetStrategy(*strategy_, weights);
+  if (!reset.ok()) return Outcome::Of(reset);
   view_->set_places(part.value.parts);
   return Outcome::Of(Replace(std::move(weights), "", {}, id));
 }
@@ -271,7 +260,7 @@ Outcome ParameterServer::ImportPart(const std::string& bytes,
         "the state of a parameter server is of another model than this one's"));
   }
   if (id.empty()) return Outcome::Of(ImportState(bytes));
-  Remember(id);
+  before_ = Now(id);
   const absl::Status taken = TakeState(*std::move(state));
   if (!taken.ok()) return Outcome::Of(taken);
   sync_counted_ = true;
@@ -311,17 +300,9 @@ absl::Status ParameterServer::AbandonPart(bool reset) {
     MR_RETURN_IF_ERROR(RemoveServerState(PreparedFolder(options_.state_dir)));
   }
   if (before_.has_value()) {
-    weights_ = std::move(before_->weights);
-    view_ = std::move(before_->view);
-    layout_ = std::move(before_->layout);
-    stats_.version = before_->version;
-    stats_.num_syncs = before_->num_syncs;
-    last_sync_ = std::move(before_->last_sync);
-    sync_counted_ = before_->sync_counted;
-    worker_weights_ = std::move(before_->worker_weights);
-    before_.reset();
+    ReturnTo(*std::exchange(before_, std::nullopt));
     if (reset || !durable || weights_.empty()) {
-      strategy_->Reset(weights_);
+      MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights_));
     } else {
       MR_ASSIGN_OR_RETURN(std::optional<ServerState> state,
                           LoadServerState(options_.state_dir));
@@ -336,7 +317,7 @@ absl::Status ParameterServer::AbandonPart(bool reset) {
                           weights_));
     }
   } else if (reset) {
-    strategy_->Reset(weights_);
+    MR_RETURN_IF_ERROR(ResetStrategy(*strategy_, weights_));
   }
   // So that no later process of this shard alone remembers.
   return reset && durable ? Save() : absl::OkStatus();

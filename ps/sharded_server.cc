@@ -368,6 +368,12 @@ absl::Status ShardedServer::SetWorkerWeight(int worker_id, double weight) {
                            weight);
 }
 
+absl::Status ShardedServer::SetWorkerWeights(
+    const std::map<int, double>& weights) {
+  MR_RETURN_IF_ERROR(Settle());
+  return CallAllForNothing(Repeat::kIfShardDies, "SetWorkerWeights", weights);
+}
+
 absl::StatusOr<SyncStats> ShardedServer::GetStats() {
   MR_RETURN_IF_ERROR(Settle());
   MR_ASSIGN_OR_RETURN(const std::vector<SyncStats> parts,
@@ -409,6 +415,11 @@ absl::Status ShardedServer::ImportState(const std::string& bytes) {
   if (!states.id.empty()) return Finish(imported, states.id).status();
   settled_ = false;  // There are no weights to prepare.
   return imported;
+}
+
+absl::Status ShardedServer::BeginAnew() {
+  settled_ = false;  // And need not be: shards that do not fit begin anew, too.
+  return CallAllForNothing(Repeat::kIfShardDies, "BeginAnew");
 }
 
 }  // namespace miniray::ps

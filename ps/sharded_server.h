@@ -26,6 +26,7 @@
 #define MINIRAY_PS_SHARDED_SERVER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,9 +61,11 @@ class ShardedServer {
       const std::vector<AnyActorHandle>& workers);
   absl::Status PushToWorkers(const std::vector<AnyActorHandle>& workers);
   absl::Status SetWorkerWeight(int worker_id, double weight);
+  absl::Status SetWorkerWeights(const std::map<int, double>& weights);
   absl::StatusOr<SyncStats> GetStats();
   absl::StatusOr<std::string> ExportState();
   absl::Status ImportState(const std::string& bytes);
+  absl::Status BeginAnew();
 
  private:
   enum class Repeat { kNo, kIfShardDies };

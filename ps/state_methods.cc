@@ -29,7 +29,6 @@ void ParameterServer::Restore() {
   if (gradients_ != nullptr) {
     const absl::Status restored = gradients_->Restore(stats_.num_restarts);
     if (!restored.ok()) throw std::runtime_error(restored.ToString());
-    last_sync_ = gradients_->last_sync();
     stats_.num_syncs = gradients_->num_syncs();
     return;
   }
@@ -38,8 +37,8 @@ void ParameterServer::Restore() {
     if (!prepared.ok()) throw std::runtime_error(prepared.status().ToString());
     prepared_ = prepared->has_value() ? (*prepared)->view_id : "";
   }
-  absl::StatusOr<std::optional<ServerState>> found = LoadOwnServerState(
-      options_.state_dir, stats_.strategy, stats_.num_restarts);
+  absl::StatusOr<std::optional<ServerState>> found =
+      LoadOwnServerState(options_.state_dir, strategy_id_, stats_.num_restarts);
   if (!found.ok()) throw std::runtime_error(found.status().ToString());
   if (!found->has_value()) {
     // So that the next process knows that this is the place.
@@ -64,10 +63,7 @@ absl::Status ParameterServer::TakeState(ServerState state) {
   stats_.version = state.version;
   stats_.num_syncs = state.num_syncs;
   last_sync_ = std::move(state.last_sync);
-  if (state.weights.value.empty()) {
-    ForgetWeights();
-    return absl::OkStatus();
-  }
+  if (state.weights.value.empty()) return ForgetWeights();
   if (IsShard()) {
     view_->set_places(state.places);
     if (state.knows_buffers) buffer_names_ = std::move(state.buffer_names);
@@ -89,21 +85,21 @@ absl::Status ParameterServer::TakeState(ServerState state) {
                          weights_);
 }
 
-void ParameterServer::ForgetWeights() {
+absl::Status ParameterServer::ForgetWeights() {
   weights_.clear();
   layout_.reset();
   buffer_names_.reset();
   info_.reset();
   attempt_.reset();
   if (view_.has_value()) MakeView();
-  strategy_->Reset({});
+  return ResetStrategy(*strategy_, {});
 }
 
 absl::Status ParameterServer::Save() { return SaveTo(options_.state_dir); }
 
 absl::StatusOr<ServerState> ParameterServer::StateNow() const {
   ServerState state{
-      .strategy = stats_.strategy,
+      .strategy = strategy_id_,
       .version = stats_.version,
       .num_syncs = stats_.num_syncs,
       .last_sync = last_sync_,
@@ -111,7 +107,7 @@ absl::StatusOr<ServerState> ParameterServer::StateNow() const {
       .buffer_names = buffer_names_.value_or(std::vector<std::string>()),
       .knows_buffers = buffer_names_.has_value(),
       .worker_weights = worker_weights_};
-  MR_ASSIGN_OR_RETURN(StrategyState strategy, strategy_->SaveState());
+  MR_ASSIGN_OR_RETURN(StrategyState strategy, SaveStrategy(*strategy_));
   state.strategy_tensors = {std::move(strategy.tensors)};
   state.strategy_scalars = std::move(strategy.scalars);
   if (view_.has_value()) {
@@ -127,8 +123,10 @@ absl::StatusOr<ServerState> ParameterServer::StateNow() const {
 
 absl::Status ParameterServer::SaveTo(const std::string& folder) {
   MR_ASSIGN_OR_RETURN(const ServerState state, StateNow());
-  MR_RETURN_IF_ERROR(Annotate(SaveServerState(folder, state),
-                              "save the parameter server's state"));
+  MR_RETURN_IF_ERROR(Guarded("save the parameter server's state", [&] {
+    return Annotate(SaveServerState(folder, state),
+                    "save the parameter server's state");
+  }));
   unsaved_ = 0;
   ++stats_.num_saves;
   return absl::OkStatus();
@@ -177,10 +175,10 @@ absl::StatusOr<ServerState> ParameterServer::ReadState(
           absl::MakeCordFromExternal(*held, [held](absl::string_view) {}),
           &state),
       "the state of a parameter server"));
-  if (state.strategy != stats_.strategy) {
+  const std::string other = OtherStrategyText(state.strategy, strategy_id_);
+  if (!other.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the state is of a server with the strategy ",
-                     state.strategy, ", and this one has ", stats_.strategy));
+        absl::StrCat("the state is of ", other));
   }
   if (state.weights.value.empty()) {
     // Shards would have to forget theirs all at once.
@@ -201,6 +199,10 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
   MR_RETURN_IF_ERROR(CheckTravels());
   if (sharded_ != nullptr) return sharded_->ImportState(bytes);
   MR_ASSIGN_OR_RETURN(ServerState state, ReadState(bytes));
+  return GoOnFrom(std::move(state));
+}
+
+absl::Status ParameterServer::GoOnFrom(ServerState state) {
   // They are of another time.
   for (const auto& [worker, push] : late_pushes_) Cancel(push);
   late_pushes_.clear();
@@ -208,6 +210,21 @@ absl::Status ParameterServer::ImportState(const std::string& bytes) {
   MR_RETURN_IF_ERROR(TakeState(std::move(state)));
   sync_counted_ = true;
   return options_.state_dir.empty() ? absl::OkStatus() : Save();
+}
+
+absl::Status ParameterServer::BeginAnew() {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/false));
+  if (sharded_ != nullptr) return sharded_->BeginAnew();
+  if (stats_.version > 0) {
+    LOG(INFO) << "begins anew, and not with version " << stats_.version
+              << " of what there was";
+  }
+  if (IsShard() && !options_.state_dir.empty()) {
+    MR_RETURN_IF_ERROR(RemoveServerState(PreparedFolder(options_.state_dir)));
+  }
+  before_.reset();
+  prepared_.clear();
+  return GoOnFrom({});
 }
 
 }  // namespace miniray::ps

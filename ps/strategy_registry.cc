@@ -1,6 +1,9 @@
 #include "ps/strategy_registry.h"
 
+#include <dlfcn.h>
+
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -40,6 +43,19 @@ std::string AllowedText(absl::string_view strategy,
 }
 
 bool IsPrefix(const OptionSpec& spec) { return absl::EndsWith(spec.name, "."); }
+
+// Null if there is none.
+const OptionSpec* SpecOf(absl::string_view option,
+                         const std::vector<OptionSpec>& specs) {
+  const OptionSpec* found = nullptr;
+  for (const OptionSpec& spec : specs) {
+    if (spec.name == option ||
+        (IsPrefix(spec) && absl::StartsWith(option, spec.name))) {
+      found = &spec;
+    }
+  }
+  return found;
+}
 
 // Returns `value` as the spec's type.
 absl::StatusOr<OptionValue> CheckOption(const OptionSpec& spec,
@@ -119,39 +135,62 @@ std::vector<std::string> StrategyRegistry::NamesTaking(bool gradients) const {
   return names;
 }
 
+absl::StatusOr<StrategyRegistry::Entry> StrategyRegistry::Find(
+    absl::string_view name) const {
+  absl::MutexLock lock(&mu_);
+  auto it = entries_.find(name);
+  if (it == entries_.end()) {
+    std::vector<absl::string_view> names;
+    for (const auto& [known, unused] : entries_) names.push_back(known);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no synchronisation strategy '", name, "' in this program; it has: ",
+        names.empty() ? "none" : absl::StrJoin(names, ", ")));
+  }
+  auto conflict = conflicts_.find(name);
+  if (conflict != conflicts_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "both ", it->second.class_name, " and ", conflict->second,
+        " are registered as the strategy '", name, "'; rename one"));
+  }
+  return it->second;
+}
+
 absl::StatusOr<std::unique_ptr<SyncStrategy>> StrategyRegistry::Create(
     absl::string_view name, const StrategyOptions& options) const {
-  Entry entry;
-  {
-    absl::MutexLock lock(&mu_);
-    auto it = entries_.find(name);
-    if (it == entries_.end()) {
-      std::vector<absl::string_view> names;
-      for (const auto& [known, unused] : entries_) names.push_back(known);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "no synchronisation strategy '", name, "' in this program; it has: ",
-          names.empty() ? "none" : absl::StrJoin(names, ", ")));
-    }
-    auto conflict = conflicts_.find(name);
-    if (conflict != conflicts_.end()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "both ", it->second.class_name, " and ", conflict->second,
-          " are registered as the strategy '", name, "'; rename one"));
-    }
-    entry = it->second;
+  MR_ASSIGN_OR_RETURN(const Entry entry, Find(name));
+  MR_ASSIGN_OR_RETURN(const OptionMap complete, Complete(name, options));
+  std::unique_ptr<SyncStrategy> strategy;
+  bool takes_gradients = false;
+  try {
+    MR_RETURN_IF_ERROR(entry.check(complete));
+    strategy = entry.make(complete);
+    takes_gradients = strategy->TakesGradients();
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat(
+        "strategy '", name, "' threw as it was made: ", error.what()));
+  } catch (...) {
+    return absl::InternalError(
+        absl::StrCat("strategy '", name,
+                     "' threw something that is no std::exception as it was "
+                     "made"));
   }
+  if (takes_gradients != entry.takes_gradients) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "strategy '", name, "': TakesGradients() is true, but ",
+        entry.class_name, " does not derive from ", "ps::GradientStrategy"));
+  }
+  return strategy;
+}
+
+absl::StatusOr<StrategyOptions> StrategyRegistry::Complete(
+    absl::string_view name, const StrategyOptions& options) const {
+  MR_ASSIGN_OR_RETURN(const Entry entry, Find(name));
   OptionMap complete;
   for (const OptionSpec& spec : entry.options) {
     if (!IsPrefix(spec)) complete.Set(spec.name, spec.default_value);
   }
   for (const auto& [option, value] : options.values()) {
-    const OptionSpec* spec = nullptr;
-    for (const OptionSpec& candidate : entry.options) {
-      if (candidate.name == option ||
-          (IsPrefix(candidate) && absl::StartsWith(option, candidate.name))) {
-        spec = &candidate;
-      }
-    }
+    const OptionSpec* const spec = SpecOf(option, entry.options);
     absl::StatusOr<OptionValue> checked =
         spec != nullptr ? CheckOption(*spec, value)
                         : absl::InvalidArgumentError(
@@ -162,14 +201,33 @@ absl::StatusOr<std::unique_ptr<SyncStrategy>> StrategyRegistry::Create(
     }
     complete.Set(option, *std::move(checked));
   }
-  MR_RETURN_IF_ERROR(entry.check(complete));
-  return entry.make(complete);
+  return complete;
+}
+
+std::string StrategyRegistry::Describe(absl::string_view name,
+                                       const StrategyOptions& options) const {
+  const absl::StatusOr<Entry> entry = Find(name);
+  OptionMap shown;
+  for (const auto& [option, value] : options.values()) {
+    const OptionSpec* const spec =
+        entry.ok() ? SpecOf(option, entry->options) : nullptr;
+    if (spec != nullptr && !spec->secret) shown.Set(option, value);
+  }
+  return shown.values().empty()
+             ? std::string(name)
+             : absl::StrCat(name, " (", shown.ToString(), ")");
 }
 
 namespace internal {
 
-std::string StrategyClassName(const std::type_info& type) {
-  return miniray::internal::DemangledName(type);
+std::string StrategyClassName(const std::type_info& type, const void* code) {
+  std::string name = miniray::internal::DemangledName(type);
+  Dl_info file;
+  if (absl::StrContains(name, "(anonymous namespace)") &&
+      dladdr(code, &file) != 0) {
+    absl::StrAppend(&name, " in ", file.dli_fname);
+  }
+  return name;
 }
 
 }  // namespace internal

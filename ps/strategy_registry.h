@@ -61,6 +61,8 @@ struct OptionSpec {
   double max = std::numeric_limits<double>::infinity();
   bool max_allowed = true;  // False: [min, max).
   bool min_allowed = true;  // False: (min, max].
+  // No text that others may see has the value: statistics, errors, dashboards.
+  bool secret = false;
 
   // "momentum (number in [0, 1), default 0.9): help".
   std::string ToString() const;
@@ -93,12 +95,29 @@ class StrategyRegistry {
   //
   // Errors: INVALID_ARGUMENT, no such strategy (with those that there are), or
   // an option is unknown, of the wrong type or out of range (with those that
-  // are allowed). FAILED_PRECONDITION, two classes claim the name.
+  // are allowed), or the class says that it takes gradients and is no
+  // GradientStrategy. FAILED_PRECONDITION, two classes claim the name.
+  // INTERNAL, the class threw.
   absl::StatusOr<std::unique_ptr<SyncStrategy>> Create(
       absl::string_view name, const StrategyOptions& options) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // All options that Create makes it with, of the types that they have.
+  // Errors: of Create, but for those of making it.
+  absl::StatusOr<StrategyOptions> Complete(absl::string_view name,
+                                           const StrategyOptions& options) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // "momentum (momentum=0.9)": with these options, but without secret ones.
+  std::string Describe(absl::string_view name,
+                       const StrategyOptions& options) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
+  // Errors: INVALID_ARGUMENT and FAILED_PRECONDITION as of Create.
+  absl::StatusOr<Entry> Find(absl::string_view name) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   mutable absl::Mutex mu_;
   std::map<std::string, Entry, std::less<>> entries_ ABSL_GUARDED_BY(mu_);
   // Name -> classes that claim it beside the first.
@@ -108,14 +127,17 @@ class StrategyRegistry {
 
 namespace internal {
 
-std::string StrategyClassName(const std::type_info& type);
+// code: a function of the shared object that has the class. Others may have
+// classes of the same name in unnamed namespaces: these have its file, too.
+std::string StrategyClassName(const std::type_info& type, const void* code);
 
 template <class Class>
 bool RegisterStrategy(absl::string_view name) {
   static_assert(std::is_base_of_v<SyncStrategy, Class>,
                 "a synchronisation strategy derives from ps::SyncStrategy");
   StrategyRegistry::Entry entry;
-  entry.class_name = StrategyClassName(typeid(Class));
+  entry.class_name = StrategyClassName(
+      typeid(Class), reinterpret_cast<const void*>(&RegisterStrategy<Class>));
   entry.takes_gradients = std::is_base_of_v<GradientStrategy, Class>;
   if constexpr (requires { Class::Options(); }) {
     entry.options = Class::Options();

@@ -81,9 +81,19 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   if (sync_id.empty()) {
     return absl::InvalidArgumentError("a synchronisation's id cannot be empty");
   }
-  if (sharded_ != nullptr || sync_id != last_sync_) {
-    return Counted(Sync(workers, sync_id));
-  }
+  return Counted(sharded_ != nullptr || sync_id != LastSync()
+                     ? Sync(workers, sync_id)
+                     : PushAgain(workers));
+}
+
+absl::StatusOr<SyncResult> ParameterServer::SyncGradientsFromWorkers(
+    const std::vector<AnyActorHandle>& workers) {
+  MR_RETURN_IF_ERROR(CheckTakes(/*gradients=*/true));
+  return Counted(Sync(workers, ""));
+}
+
+absl::StatusOr<SyncResult> ParameterServer::PushAgain(
+    const std::vector<AnyActorHandle>& workers) {
   MR_RETURN_IF_ERROR(CheckWorkers(workers));
   if (gradients_ != nullptr) MR_RETURN_IF_ERROR(gradients_->SaveIfFailed());
   // The disk may have been full.
@@ -100,7 +110,7 @@ absl::StatusOr<SyncResult> ParameterServer::SyncOnce(
   result.seconds_push = SecondsSince(start);
   result.version = stats_.version;
   result.bytes = stats_.bytes_pushed - pushed_before;
-  return Counted(result);
+  return result;
 }
 
 absl::StatusOr<SyncResult> ParameterServer::Sync(
@@ -141,7 +151,12 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
 
   start = absl::Now();
   NamedTensors aggregated;
+  StrategyState remembered;  // To go back to if this cannot be saved.
   if (gradients_ == nullptr) {
+    if (sync_id.empty() && !options_.state_dir.empty() &&
+        unsaved_ + 1 >= options_.save_every) {
+      MR_ASSIGN_OR_RETURN(remembered, CopyOfState(*strategy_));
+    }
     if (!options_.keep_weights &&
         MayAggregate(*strategy_, pulled.contributions)) {
       // Their memory is the next ones', unless a worker still reads it.
@@ -155,21 +170,25 @@ absl::StatusOr<SyncResult> ParameterServer::Sync(
     contributors.push_back(contribution.worker_id);
   }
   const auto num_accepted = static_cast<int64_t>(contributors.size());
-  // Counted already in what is saved: a server that is killed after that, and
-  // has its push repeated, has done it.
-  sync_counted_ = false;
-  CountSync(true);
-  auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
   if (gradients_ == nullptr) {
     pulled.contributions.clear();  // What follows needs memory too.
-    MR_RETURN_IF_ERROR(
-        Replace(std::move(aggregated), sync_id, std::move(contributors)));
+    MR_RETURN_IF_ERROR(ReplaceInSync(
+        std::move(aggregated), sync_id, std::move(contributors), "", [&] {
+          return weights_.empty()
+                     ? ResetStrategy(*strategy_, {})
+                     : RestoreStrategy(*strategy_, remembered, weights_);
+        }));
   } else {
-    MR_RETURN_IF_ERROR(gradients_->StepTogether(std::move(pulled.contributions),
-                                                sync_id, stats_.num_syncs,
-                                                NamesOf(workers)));
-    last_sync_ = sync_id;
+    CountNewSync();
+    const absl::Status stepped = gradients_->StepTogether(
+        std::move(pulled.contributions), *pulled.completed_from, sync_id,
+        stats_.num_syncs, NamesOf(workers));
+    if (!stepped.ok()) {
+      CountSync(false);
+      return stepped;
+    }
   }
+  auto not_counted = absl::MakeCleanup([this] { CountSync(false); });
   stats_.contributions_accepted += num_accepted;
   result.seconds_aggregate = SecondsSince(start);
   stats_.seconds_aggregate += result.seconds_aggregate;
@@ -218,14 +237,16 @@ absl::StatusOr<PulledWeights> ParameterServer::Pull(
   if (view_.has_value()) {
     request.view = what == Pulled::kWeightsInFull ? &no_view : &*view_;
   }
+  std::shared_ptr<const ModelSnapshot> model;
   if (what == Pulled::kGradients) {
     MR_RETURN_IF_ERROR(gradients_->Pull().status());
-    request.gradients = [model = gradients_->Snapshot()](
-                            absl::string_view who, NamedTensors* tensors) {
+    model = gradients_->Snapshot();
+    request.gradients = [&model](absl::string_view who, NamedTensors* tensors) {
       return GradientModel::CheckAndComplete(*model, who, tensors);
     };
   }
   MR_ASSIGN_OR_RETURN(PulledWeights pulled, PullWeightsOf(request));
+  pulled.completed_from = std::move(model);
   if (pulled.buffer_names.has_value()) {
     MR_RETURN_IF_ERROR(
         Annotate(SetBufferNames(pulled.contributions.front().tensors,

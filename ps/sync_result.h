@@ -40,10 +40,12 @@ MINIRAY_STRUCT(SyncResult, version, num_workers, num_refused, num_lost,
                num_behind, repeated, num_pieces, bytes, bytes_saved,
                seconds_pull, seconds_aggregate, seconds_push);
 
-// The server's life so far.
+// What the server has done: version and num_syncs in all its life, as far as it
+// is saved (state_dir), all other counts and times in this process of it.
 struct SyncStats {
-  std::string strategy;  // Name and options: "momentum (momentum=0.9)".
-  int64_t version = 0;   // How often the weights changed; 0: there are none.
+  // Name and options, but for secret ones: "momentum (momentum=0.9)".
+  std::string strategy;
+  int64_t version = 0;  // How often the weights changed; 0: there are none.
   // Synchronisations that reached every worker, or as many as min_workers says.
   int64_t num_syncs = 0;
   bool initialized = false;  // There are weights.

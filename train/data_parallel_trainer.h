@@ -409,6 +409,7 @@ class DataParallelTrainer : public BaseTrainer<Worker> {
   }
 
   absl::Status AfterWorkers() final {
+    MR_RETURN_IF_ERROR(sync_.BeginAnew());
     MR_RETURN_IF_ERROR(sync_.SendWorkerWeights());
     MR_RETURN_IF_ERROR(DealData());
     return sync_.SendStart(this->worker_handles());

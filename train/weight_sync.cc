@@ -95,13 +95,18 @@ absl::Status WeightSync::Start(const Cluster& cluster,
   return absl::OkStatus();
 }
 
+absl::Status WeightSync::BeginAnew() const {
+  if (server_options_.state_dir.empty()) return absl::OkStatus();
+  return Await(server_.With(Retries()).Call<&ps::ParameterServer::BeginAnew>());
+}
+
 absl::Status WeightSync::SendWorkerWeights() const {
-  for (const auto& [worker_id, weight] : weights_) {
-    MR_RETURN_IF_ERROR(Await(
-        server_.With(Retries()).Call<&ps::ParameterServer::SetWorkerWeight>(
-            worker_id, weight)));
-  }
-  return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<ps::SyncStrategy> strategy,
+                      ps::StrategyRegistry::Get().Create(strategy_, options_));
+  if (!strategy->UsesWorkerWeights()) return absl::OkStatus();
+  return Await(
+      server_.With(Retries()).Call<&ps::ParameterServer::SetWorkerWeights>(
+          weights_));
 }
 
 absl::Status WeightSync::SendStart(
@@ -287,8 +292,9 @@ absl::StatusOr<std::string> WeightSync::ExportState() const {
 
 absl::Status WeightSync::ImportState(const std::string& state) const {
   MR_RETURN_IF_ERROR(CheckStarted());
-  return Await(
-      server_.With(Retries()).Call<&ps::ParameterServer::ImportState>(state));
+  MR_RETURN_IF_ERROR(Await(
+      server_.With(Retries()).Call<&ps::ParameterServer::ImportState>(state)));
+  return SendWorkerWeights();
 }
 
 absl::Status WeightSync::CheckStarted() const {

@@ -52,7 +52,10 @@ class WeightSync {
   absl::Status Start(const Cluster& cluster, const ActorOptions& options,
                      bool anew);
 
-  // Gives it the worker weights set so far.
+  // The server forgets what an earlier one left in its state_dir.
+  absl::Status BeginAnew() const;
+
+  // Gives it the worker weights set so far, in place of all that it has.
   absl::Status SendWorkerWeights() const;
 
   // Makes worker 0's weights everybody's, if the strategy starts from some.
@@ -95,7 +98,8 @@ class WeightSync {
   absl::StatusOr<ps::SyncStats> Stats() const;
   absl::StatusOr<NamedTensors> PullWeights() const;
 
-  // The parameter server's state, for a checkpoint, and back.
+  // The parameter server's state, for a checkpoint, and back, but for the
+  // worker weights: those that are set here stand.
   absl::StatusOr<std::string> ExportState() const;
   absl::Status ImportState(const std::string& state) const;
 

@@ -408,11 +408,7 @@ class ReportingTrainer : public GanTrainer {
     MR_ASSIGN_OR_RETURN(const std::vector<GanShard> shards,
                         CallWorkers<&GanWorker::DescribeShard>());
     int64_t images = 0;
-    for (int i = 0; i < num_workers(); ++i) {
-      images += shards[i].images;
-      // Only strategies like "weighted" have a use for it.
-      SetWorkerWeight(i, static_cast<double>(shards[i].images)).IgnoreError();
-    }
+    for (const GanShard& shard : shards) images += shard.images;
     shard_ = shards[0];
     reporter_.bar().Print(
         absl::StrCat(DataText(run_, images, shard_.shape()), ", on ",

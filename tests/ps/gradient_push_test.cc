@@ -351,6 +351,30 @@ TEST_F(GradientPushTest, APulledStepIsTakenOnceForItsId) {
   EXPECT_EQ(sync("b")->version, 3);
 }
 
+TEST_F(GradientPushTest, APulledStepThatCannotBeSavedIsTakenOnceForItsId) {
+  StartWorkers(2);
+  const std::string folder = StateFolder("unsaved");
+  const auto server = StartServer({.state_dir = folder}, "sgd");
+  ASSERT_TRUE(
+      server.Call<&ParameterServer::StartFromWorkers>(handles_).Get().ok());
+  const auto sync = [&] {
+    return server.Call<&ParameterServer::SyncOnce>(handles_, "a").Get();
+  };
+  // A folder in the file's place.
+  const std::string next = folder + "/server.state.next";
+  std::filesystem::create_directories(next);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(sync().status().ToString(),
+                HasSubstr("save the parameter server's state"));
+  }
+  std::filesystem::remove(next);
+  const auto again = sync();
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->repeated);
+  EXPECT_EQ(again->version, 2);
+  EXPECT_EQ(Stats(server).num_syncs, 1);
+}
+
 TEST_F(GradientPushTest, StrategiesSayWhatTheyTake) {
   StartWorkers(1);
   const auto weights = CreateParameterServer(cluster_, "average");

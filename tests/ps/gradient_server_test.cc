@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
@@ -12,6 +13,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/gradient_strategy.h"
+#include "ps/strategy_registry.h"
 #include "tests/ps/strategy_testutil.h"
 
 namespace miniray::ps {
@@ -30,13 +33,52 @@ struct Server {
                   absl::string_view strategy = "sgd",
                   const StrategyOptions& strategy_options = {{"lr", 1}})
       : optimizer(Create(strategy, strategy_options)),
-        gradients(dynamic_cast<GradientStrategy*>(optimizer.get()), "sgd",
-                  options) {
+        gradients(dynamic_cast<GradientStrategy*>(optimizer.get()),
+                  {.name = "sgd", .options = {}, .text = "sgd"}, options) {
     EXPECT_TRUE(Validate(options).ok()) << Validate(options);
   }
   std::unique_ptr<SyncStrategy> optimizer;
   GradientServer gradients;
 };
+
+// Takes the gradients off, as "sgd" with a lr of 1; a test has it wait or fail.
+class MoodyStrategy : public GradientStrategy {
+ public:
+  absl::StatusOr<NamedTensors> Step(
+      absl::Span<const Contribution> contributions, double) override {
+    if (in_step) in_step();
+    const Contribution& first = contributions.front();
+    NamedTensors next = first.tensors;
+    for (size_t i = 0; i < next.size(); ++i) {
+      at::Tensor& tensor = next[i].second;
+      if (!(*first.info)[i].is_buffer) tensor = weights_[i].second.sub(tensor);
+    }
+    weights_ = next;
+    return next;
+  }
+  void Reset(const NamedTensors& weights) override {
+    ThrowIfIn("Reset");
+    weights_ = weights;
+  }
+  absl::StatusOr<StrategyState> SaveState() const override {
+    ThrowIfIn("SaveState");
+    return StrategyState();
+  }
+
+  std::function<void()> in_step;
+  std::string throws_in;
+
+ private:
+  void ThrowIfIn(const std::string& method) const {
+    if (throws_in == method) throw std::runtime_error("out of luck");
+  }
+  NamedTensors weights_;
+};
+MINIRAY_SYNC_STRATEGY("moody", MoodyStrategy);
+
+MoodyStrategy& Moody(Server& server) {
+  return dynamic_cast<MoodyStrategy&>(*server.optimizer);
+}
 
 NamedTensors One(const std::vector<float>& values) {
   return {{"w", Floats(values)}};
@@ -451,6 +493,56 @@ TEST(GradientServerTest, BuffersMayComeOrBeLeftOut) {
               HasSubstr("worker 0: lacks 'v'"));
 }
 
+// A push waits for the step of another, which brings newer ones.
+TEST(GradientServerTest, BuffersLeftOutAreThoseOfTheTimeOfTheStep) {
+  Server server({.mode = kAsync}, "moody", {});
+  const auto model = [](float w, float mean) {
+    return NamedTensors{{"w", Floats({w})}, {"mean", Floats({mean})}};
+  };
+  ASSERT_TRUE(server.gradients.Join(0, model(1, 10), {"mean"}).ok());
+  absl::Notification stepping;
+  absl::Notification go_on;
+  Moody(server).in_step = [&] {
+    if (stepping.HasBeenNotified()) return;
+    stepping.Notify();
+    go_on.WaitForNotification();
+  };
+  PushInThread first(server, model(0, 20), 1, {0, 1});
+  stepping.WaitForNotification();
+  const int64_t bytes = server.gradients.GetStats().bytes;
+  PushInThread second(server, {{"w", Floats({0.5})}}, 1, {1, 1});
+  // Once it is counted, it has been completed.
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (server.gradients.GetStats().bytes == bytes && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  go_on.Notify();
+  ASSERT_TRUE(first.Get().ok()) << first.Get().status();
+  ASSERT_TRUE(second.Get().ok()) << second.Get().status();
+  EXPECT_THAT(Weights(server), ElementsAre(0.5));
+  EXPECT_THAT(Values(server.gradients.Snapshot()->weights[1].second),
+              ElementsAre(20));
+}
+
+TEST(GradientServerTest, WhateverAStrategyThrowsTheServerGoesOn) {
+  Server server({.mode = kAsync}, "moody", {});
+  Begin(server, One({1}));
+  const auto push = [&] { return server.gradients.Push(One({2}), 1, {0, 1}); };
+  Moody(server).in_step = [] { throw 5; };
+  EXPECT_THAT(push().status().ToString(),
+              AllOf(HasSubstr("INTERNAL"), HasSubstr("no std::exception")));
+  Moody(server).throws_in = "Reset";
+  EXPECT_THAT(push().status().ToString(),
+              AllOf(HasSubstr("no std::exception"),
+                    HasSubstr("Reset threw: out of luck")));
+  EXPECT_FALSE(server.gradients.Start(One({9}), std::nullopt).ok());
+  Moody(server).in_step = nullptr;
+  const auto reply = push();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_FALSE(reply->repeated);
+  EXPECT_THAT(Weights(*reply), ElementsAre(-1));
+}
+
 TEST(GradientServerTest, WeightsSetFromOutsideEndTheRound) {
   Server server({.num_workers = 2});
   Begin(server, One({0}));
@@ -512,7 +604,8 @@ TEST_F(RestoreTest, AnotherServersStateIsRefused) {
               HasSubstr("its state is not in"));
   ASSERT_TRUE(server.gradients.Restore(0).ok());
   const auto optimizer = Create("adam", {});
-  GradientServer other(dynamic_cast<GradientStrategy*>(optimizer.get()), "adam",
+  GradientServer other(dynamic_cast<GradientStrategy*>(optimizer.get()),
+                       {.name = "adam", .options = {}, .text = "adam"},
                        Options());
   EXPECT_THAT(
       other.Restore(0).ToString(),
@@ -537,6 +630,38 @@ TEST_F(RestoreTest, AStepThatCannotBeSavedIsNotTakenTwice) {
   Server next(Options());
   ASSERT_TRUE(next.gradients.Restore(1).ok());
   EXPECT_THAT(Weights(next), ElementsAre(-1));
+}
+
+TEST_F(RestoreTest, AStrategyThatCannotTellItsStateIsNotSteppedTwice) {
+  Server server(Options(), "moody", {});
+  ASSERT_TRUE(server.gradients.Restore(0).ok());
+  Begin(server, One({0}));
+  Moody(server).throws_in = "SaveState";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(server.gradients.Push(One({1}), 1, {0, 1}).status().ToString(),
+                HasSubstr("SaveState threw: out of luck"));
+  }
+  Moody(server).throws_in.clear();
+  const auto reply = server.gradients.Push(One({1}), 1, {0, 1});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_TRUE(reply->repeated);
+  EXPECT_THAT(Weights(*reply), ElementsAre(-1));
+}
+
+TEST_F(RestoreTest, WeightsThatCannotBeSavedEndTheRoundToo) {
+  Server server({.state_dir = folder_, .num_workers = 2});
+  ASSERT_TRUE(server.gradients.Restore(0).ok());
+  Begin(server, One({0}));
+  std::filesystem::create_directories(folder_ + "/server.state.next");
+  PushInThread waiting(server, One({1}), 1, {0, 1});
+  // It waits once its round is there to be dissolved.
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!waiting.done() && absl::Now() < deadline) {
+    EXPECT_FALSE(server.gradients.Start(One({9}), std::nullopt).ok());
+  }
+  ASSERT_TRUE(waiting.Get().ok()) << waiting.Get().status();
+  EXPECT_FALSE(waiting.Get()->accepted);
+  EXPECT_THAT(Weights(*waiting.Get()), ElementsAre(9));
 }
 
 }  // namespace

@@ -566,6 +566,39 @@ TEST_F(PiecewiseSyncTest, AStateThatCannotBeSavedReachesNobody) {
   EXPECT_EQ(next->num_pieces, kPieces);
 }
 
+TEST_F(PiecewiseSyncTest, WithoutAnIdWhatCannotBeSavedLeavesNoTrace) {
+  StartWorkers(2);
+  const auto run = [&](bool disturb) {
+    ResetWorkers();
+    const std::string folder = Folder("traceless");
+    const auto server = StartServer(
+        {.state_dir = folder, .piece_bytes = kPieceBytes}, "fedadam");
+    EXPECT_TRUE(server.WaitReady().ok());
+    for (int step = 0; step < 3; ++step) {
+      Train(step);
+      if (disturb) {
+        // A folder in the file's place.
+        const std::string next = folder + "/server.state.next";
+        std::filesystem::create_directories(next);
+        EXPECT_THAT(Sync(server).status().ToString(),
+                    HasSubstr("save the parameter server's state"));
+        std::filesystem::remove(next);
+        EXPECT_EQ(VersionOf(server), step);
+      }
+      const auto result = Sync(server);
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return NamedTensors();
+      EXPECT_EQ(result->version, step + 1);
+      // The first server knows no model.
+      EXPECT_EQ(result->num_pieces, step == 0 ? 0 : kPieces);
+    }
+    EXPECT_TRUE(server.Kill().ok());
+    return WeightsOf(0);
+  };
+  const NamedTensors disturbed = run(true);
+  ExpectSame(disturbed, run(false));
+}
+
 TEST_F(PiecewiseSyncTest, WorkersThatCannotAreToldWhatTheyLack) {
   auto plain = cluster_.CreateActor<PlainWorker>({.resources = {.cpu = 0}});
   ASSERT_TRUE(plain.ok());

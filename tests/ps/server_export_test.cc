@@ -14,7 +14,9 @@
 namespace miniray::ps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ParameterServer Server(const std::string& strategy,
                        const StrategyOptions& options = {}) {
@@ -92,6 +94,40 @@ TEST(ServerExportTest, AStateWithoutWeightsIsWhatTheNextProcessFinds) {
   EXPECT_EQ(next.GetStats()->version, 0);
 }
 
+TEST(ServerExportTest, OneThatBeginsAnewIsAsIfNothingHadBeenDone) {
+  TempFolder folder;
+  const auto make = [&] {
+    return ParameterServer("weighted", {}, {.state_dir = folder.path()}, {});
+  };
+  const auto empty = make().ExportState();
+  ASSERT_THAT(empty, IsOk());
+  {
+    ParameterServer server = make();
+    ASSERT_THAT(server.SetWorkerWeights({{0, 2.0}, {1, 0.0}}), IsOk());
+    ASSERT_THAT(server.PushWeights({{"w", Floats({1})}}), IsOk());
+    ASSERT_THAT(server.BeginAnew(), IsOk());
+    EXPECT_EQ(server.GetStats()->version, 0);
+    EXPECT_THAT(server.ExportState(), IsOkAndHolds(*empty));
+  }
+  // So does the next process find it.
+  EXPECT_THAT(make().ExportState(), IsOkAndHolds(*empty));
+  EXPECT_THAT(Server("sgd", {{"lr", 0.1}}).BeginAnew(),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(ServerExportTest, WorkerWeightsMayAllBeReplaced) {
+  ParameterServer server = Server("weighted");
+  const auto none = server.ExportState();
+  ASSERT_THAT(none, IsOk());
+  ASSERT_THAT(server.SetWorkerWeight(0, 2.0), IsOk());
+  EXPECT_THAT(server.SetWorkerWeights({{0, 1.0}, {1, -1.0}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  ASSERT_THAT(server.SetWorkerWeights({}), IsOk());
+  EXPECT_THAT(server.ExportState(), IsOkAndHolds(*none));
+  EXPECT_THAT(Server("average").SetWorkerWeights({}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
 TEST(ServerExportTest, WhatDoesNotFitIsAnError) {
   const auto bytes = Server("average").ExportState();
   ASSERT_THAT(bytes, IsOk());
@@ -111,6 +147,33 @@ TEST(ServerExportTest, WhatDoesNotFitIsAnError) {
   EXPECT_THAT(
       gradients.ExportState(),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("state_dir")));
+}
+
+TEST(ServerExportTest, OptionsAreComparedByTheirValues) {
+  EXPECT_THAT(
+      Server("momentum")
+          .ImportState(*Server("momentum", {{"momentum", 0.9}}).ExportState()),
+      IsOk());
+  EXPECT_THAT(Server("fedavgm", {{"lr", 1}})
+                  .ImportState(*Server("fedavgm", {{"lr", 1.0}}).ExportState()),
+              IsOk());
+  EXPECT_THAT(
+      Server("momentum", {{"momentum", 0.1234567}})
+          .ImportState(
+              *Server("momentum", {{"momentum", 0.1234568}}).ExportState()),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("they differ in the option 'momentum'")));
+}
+
+TEST(ServerExportTest, ASecretOptionIsComparedButNotShown) {
+  ParameterServer server = Server("dp", {{"seed", 4711}, {"clip_norm", 2}});
+  EXPECT_EQ(server.GetStats()->strategy, "dp (clip_norm=2)");
+  const absl::Status refused = Server("dp", {{"seed", 815}, {"clip_norm", 2}})
+                                   .ImportState(*server.ExportState());
+  EXPECT_THAT(refused,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("the option 'seed'"),
+                             Not(HasSubstr("4711")), Not(HasSubstr("815")))));
 }
 
 TEST(ServerExportTest, AStateOfAnotherModelChangesNothing) {

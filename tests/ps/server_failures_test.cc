@@ -417,6 +417,48 @@ TEST_F(ServerFailuresTest, AStateThatCannotBeSavedIsPushedToNobody) {
   EXPECT_TRUE(SameBits(WeightsOf(1)[0].second, WeightsOf(0)[0].second));
 }
 
+// It would be done twice when it is called again.
+TEST_F(ServerFailuresTest, WithoutAnIdWhatCannotBeSavedLeavesNoTrace) {
+  const auto run = [&](bool disturb) {
+    StartWorkers(2);
+    const std::string folder = StateFolder("traceless");
+    const auto server =
+        CreateParameterServer(cluster_, "fedavgm", {{"momentum", 0.9}},
+                              {.state_dir = folder, .save_every = 2});
+    EXPECT_TRUE(server.ok()) << server.status();
+    EXPECT_TRUE(
+        server->Call<&ParameterServer::StartFromWorkers>(handles_).Get().ok());
+    const auto sync = [&] {
+      return server->Call<&ParameterServer::SyncFromWorkers>(handles_).Get();
+    };
+    for (int step = 0; step < 4; ++step) {
+      Train(step);
+      if (disturb && step % 2 == 0) {  // The start is the first change.
+        // A folder in the file's place.
+        const std::string next = folder + "/server.state.next";
+        std::filesystem::create_directories(next);
+        EXPECT_THAT(sync().status().ToString(),
+                    HasSubstr("save the parameter server's state"));
+        std::filesystem::remove(next);
+      }
+      const auto result = sync();
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return NamedTensors();
+      EXPECT_EQ(result->version, step + 2);
+    }
+    EXPECT_EQ(server->Call<&ParameterServer::GetStats>().Get()->num_syncs, 4);
+    NamedTensors weights = WeightsOf(1);
+    EXPECT_TRUE(server->Kill().ok());
+    for (const auto& worker : workers_) EXPECT_TRUE(worker.Kill().ok());
+    workers_.clear();
+    handles_.clear();
+    return weights;
+  };
+  const NamedTensors disturbed = run(true);
+  ASSERT_FALSE(disturbed.empty());
+  EXPECT_TRUE(SameBits(disturbed[0].second, run(false)[0].second));
+}
+
 TEST_F(ServerFailuresTest, WrongOptionsAreErrorsOnTheDriver) {
   for (const ServerOptions& wrong :
        {ServerOptions{.min_workers = -1},

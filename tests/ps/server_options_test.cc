@@ -33,6 +33,9 @@ TEST(ServerOptionsTest, NumbersHaveRanges) {
   EXPECT_THAT(Error({.min_workers = 3, .num_workers = 2}),
               HasSubstr("min_workers = 3: num_workers is 2"));
   EXPECT_TRUE(Validate({.mode = kAsync, .num_workers = 5000}).ok());
+  EXPECT_TRUE(Validate({.mode = kAsync, .num_workers = kMaxWorkers}).ok());
+  EXPECT_THAT(Error({.mode = kAsync, .num_workers = kMaxWorkers + 1}),
+              HasSubstr("to 1048576"));
 }
 
 TEST(ServerOptionsTest, PiecesAreForOneServerAndWeightsAsTheyAre) {

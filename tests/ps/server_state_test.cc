@@ -48,7 +48,9 @@ class ServerStateTest : public testing::Test {
   void SetUp() override { fs::remove_all(testing::TempDir() + "/state"); }
 
   static ServerState Example() {
-    return {.strategy = "momentum (momentum=0.9)",
+    return {.strategy = {.name = "momentum",
+                         .options = {{"momentum", 0.9}},
+                         .text = "momentum (momentum=0.9)"},
             .version = 7,
             .num_syncs = 5,
             .last_sync = "run/5",
@@ -78,7 +80,8 @@ TEST_F(ServerStateTest, IsLoadedAsItWasSaved) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   ASSERT_TRUE(loaded->has_value());
   const ServerState& state = **loaded;
-  EXPECT_EQ(state.strategy, second.strategy);
+  EXPECT_EQ(OtherStrategyText(state.strategy, second.strategy), "");
+  EXPECT_EQ(state.strategy.text, "momentum (momentum=0.9)");
   EXPECT_EQ(state.version, 8);
   EXPECT_EQ(state.num_syncs, 5);
   EXPECT_EQ(state.last_sync, "run/5");

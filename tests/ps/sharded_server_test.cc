@@ -219,6 +219,15 @@ TEST_F(ShardedServerTest, WhoIsLeftOutByOneShardIsLeftOutByAll) {
   ASSERT_TRUE(stats.ok()) << stats.status();
   EXPECT_EQ(stats->contributions_accepted, 2);
   EXPECT_THAT(stats->warnings, ElementsAre(HasSubstr("worker 1 (Worker")));
+
+  const auto strict = StartServer({.non_finite = NonFinitePolicy::kDropWorker,
+                                   .min_workers = 3,
+                                   .num_shards = kShards});
+  ASSERT_TRUE(workers_[1].Call<&Worker::Add>(update).Get().ok());
+  EXPECT_THAT(
+      Sync(strict).status().ToString(),
+      AllOf(HasSubstr("worker 1 ("),
+            HasSubstr("2 of 3 workers are left, and min_workers is 3")));
 }
 
 // Optimizers of the server remember more than weights. The second one goes back
@@ -425,6 +434,10 @@ TEST_F(ShardedServerTest, AStateThatDoesNotFitChangesNoShard) {
   EXPECT_THAT(import(larger, state), HasSubstr("INVALID_ARGUMENT"));
   ExpectSame(*larger.Call<&ParameterServer::PullWeights>().Get(), model);
   EXPECT_EQ(VersionOf(larger), 1);
+  // Once it begins anew, it may be any model's.
+  ASSERT_TRUE(larger.Call<&ParameterServer::BeginAnew>().Get().ok());
+  EXPECT_EQ(VersionOf(larger), 0);
+  EXPECT_EQ(import(larger, state), "OK");
   ASSERT_TRUE(Sync(three).ok());
   ExpectSame(WeightsOf(0), before);
 }

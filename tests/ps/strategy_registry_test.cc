@@ -1,6 +1,8 @@
 #include "ps/strategy_registry.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <stdexcept>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -75,6 +77,18 @@ class PlainStrategy : public SyncStrategy {
 MINIRAY_SYNC_STRATEGY("plain", PlainStrategy);
 MINIRAY_SYNC_STRATEGY("claimed_twice", PlainStrategy);
 MINIRAY_SYNC_STRATEGY("claimed_twice", EchoStrategy);
+
+class ThrowingStrategy : public PlainStrategy {
+ public:
+  ThrowingStrategy() { throw std::runtime_error("no luck today"); }
+};
+MINIRAY_SYNC_STRATEGY("throwing", ThrowingStrategy);
+
+class MistakenStrategy : public PlainStrategy {
+ public:
+  bool TakesGradients() const override { return true; }
+};
+MINIRAY_SYNC_STRATEGY("mistaken", MistakenStrategy);
 
 std::string Echo(const StrategyOptions& options,
                  absl::string_view name = "echo") {
@@ -180,6 +194,38 @@ TEST(StrategyRegistryTest, TwoClassesUnderOneNameAreAnError) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("PlainStrategy"), HasSubstr("EchoStrategy")));
+}
+
+TEST(StrategyRegistryTest, AClassThatCannotBeMadeIsAnError) {
+  EXPECT_EQ(StrategyRegistry::Get().Create("throwing", {}).status(),
+            absl::InternalError(
+                "strategy 'throwing' threw as it was made: no luck today"));
+  const absl::Status mistaken =
+      StrategyRegistry::Get().Create("mistaken", {}).status();
+  EXPECT_EQ(mistaken.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(mistaken.message()),
+              AllOf(HasSubstr("MistakenStrategy"),
+                    HasSubstr("does not derive from ps::GradientStrategy")));
+}
+
+// Another shared object may have another one of that name.
+TEST(StrategyRegistryTest, AClassInAnUnnamedNamespaceIsThatOfItsFile) {
+  StrategyRegistry registry;
+  const auto name_in = [](const void* code) {
+    return internal::StrategyClassName(typeid(PlainStrategy), code);
+  };
+  const std::string ours = name_in(reinterpret_cast<const void*>(
+      &internal::RegisterStrategy<PlainStrategy>));
+  const std::string theirs =
+      name_in(reinterpret_cast<const void*>(&std::abort));
+  EXPECT_THAT(ours, HasSubstr("PlainStrategy in "));
+  EXPECT_NE(ours, theirs);
+  EXPECT_EQ(internal::StrategyClassName(typeid(MomentumStrategy), nullptr),
+            "miniray::ps::MomentumStrategy");
+  registry.Register("plain", {.class_name = ours});
+  registry.Register("plain", {.class_name = theirs});
+  EXPECT_EQ(registry.Create("plain", {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(StrategyRegistryTest, EveryStrategyIsAnInstanceOfItsOwn) {

@@ -6,11 +6,13 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/parameter_server.h"
 #include "tests/runtime/metrics/told.h"
 
 namespace miniray::ps {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
@@ -48,6 +50,14 @@ TEST(SyncMetricsTest, APushThatIsRepeatedIsAPush) {
               ElementsAre(Pair("miniray_sync_bytes_total", 10),
                           Pair("miniray_sync_seconds phase=push", 2),
                           Pair("miniray_syncs_total result=ok", 1)));
+}
+
+TEST(SyncMetricsTest, OneOfGradientsThatFailsIsCounted) {
+  ParameterServer server("sgd", {{"lr", 0.1}}, {}, {});
+  ProcessMetrics::Get().TakeChanges();
+  EXPECT_FALSE(server.SyncGradientsFromWorkers({}).ok());
+  EXPECT_THAT(Figures(&ProcessMetrics::Get()),
+              Contains(Pair("miniray_syncs_total result=error", 1)));
 }
 
 }  // namespace

@@ -280,6 +280,23 @@ TEST_F(WorkerMethodsTest, AWorkerWithoutFiniteWeightsMayBeDropped) {
   EXPECT_THAT(SyncError(), HasSubstr("no worker has finite weights: worker 0"));
 }
 
+TEST_F(WorkerMethodsTest, DroppedWorkersDoNotMakeUpTheNumber) {
+  StartServer("average", {},
+              {.non_finite = NonFinitePolicy::kDropWorker, .min_workers = 3});
+  AddPlain(1);
+  AddPlain(NAN);
+  AddPlain(3);
+  AddPlain(NAN);
+  EXPECT_THAT(
+      SyncError(),
+      AllOf(HasSubstr("worker 1 ("), HasSubstr("infinite or NaN"),
+            HasSubstr("2 of 4 workers are left, and min_workers is 3")));
+  EXPECT_EQ(WeightOf(0), 1);
+  SetWeight(3, 5);
+  ASSERT_TRUE(Sync().ok());
+  EXPECT_EQ(WeightOf(1), 3);
+}
+
 // The weights of those who are left are theirs.
 TEST_F(WorkerMethodsTest, DroppingKeepsEachWorkersWeight) {
   StartServer("weighted", {}, {.non_finite = NonFinitePolicy::kDropWorker});

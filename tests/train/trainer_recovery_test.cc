@@ -278,6 +278,13 @@ TEST_F(TrainerRecoveryTest, AStateFolderDoesNotBringLaterWeightsBack) {
     EXPECT_EQ(Bytes(next->Call<&ps::ParameterServer::PullWeights>().Get()),
               undisturbed_->weights);
     EXPECT_THAT(ps::StopParameterServer(*next), IsOk());
+    // Another training does not go on with it.
+    TrainerOptions others = Workers();
+    others.server_options = options.server_options;
+    CheckpointTrainer another(others);
+    const auto trained = another.Train({.epochs = kEpochs});
+    ASSERT_THAT(trained, IsOk());
+    EXPECT_EQ(Outcome(*trained, another), *undisturbed_);
   }
 }
 
