@@ -109,6 +109,15 @@ absl::StatusOr<std::optional<ServerState>> LoadServerState(
   absl::StatusOr<std::string> bytes = ReadFile(path);
   if (absl::IsNotFound(bytes.status())) return std::nullopt;
   if (!bytes.ok()) return bytes.status();
+  if (bytes->size() >= kHeaderBytes &&
+      bytes->starts_with(kMagic.substr(0, kMagicBytes - 1)) &&
+      !bytes->starts_with(kMagic)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the state of a parameter server, ", path,
+        ", is of another release (format ", (*bytes)[kMagicBytes - 1] & 0xff,
+        ", and this one reads ", kMagic.back() & 0xff,
+        "); go on with that release, or remove it to begin anew"));
+  }
   if (bytes->size() < kHeaderBytes || !bytes->starts_with(kMagic)) {
     return DataLoss(path, "it does not begin as such a file");
   }

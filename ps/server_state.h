@@ -68,7 +68,8 @@ absl::Status SaveServerState(const std::string& folder,
                              const ServerState& state);
 
 // Returns the folder's state; none if it has none. Errors: DATA_LOSS, the file
-// is damaged, with its path. Of the system.
+// is damaged, with its path. FAILED_PRECONDITION, it is of another release. Of
+// the system.
 absl::StatusOr<std::optional<ServerState>> LoadServerState(
     const std::string& folder);
 

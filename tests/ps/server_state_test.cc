@@ -149,6 +149,15 @@ TEST_F(ServerStateTest, DamageIsSaidWithThePath) {
   EXPECT_THAT(Error(), AllOf(HasSubstr("DATA_LOSS"), HasSubstr(file_)));
 }
 
+TEST_F(ServerStateTest, AnotherReleasesStateIsNotCalledDamaged) {
+  ASSERT_TRUE(SaveServerState(folder_, Example()).ok());
+  std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(7).put('\1');
+  file.close();
+  EXPECT_THAT(Error(), AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr(file_),
+                             HasSubstr("of another release (format 1, ")));
+}
+
 TEST_F(ServerStateTest, AFolderThatCannotBeIsAnError) {
   const absl::Status status = SaveServerState("/proc/none", Example());
   EXPECT_THAT(status.ToString(), HasSubstr("/proc/none"));
