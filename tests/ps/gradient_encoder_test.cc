@@ -42,8 +42,8 @@ class Training {
   Training(const ServerOptions& options, const NamedTensors& start,
            int num_workers = 1, const StrategyOptions& sgd = {{"lr", 1.0}})
       : optimizer_(Create("sgd", sgd)),
-        server_(dynamic_cast<GradientStrategy*>(optimizer_.get()), "sgd",
-                options) {
+        server_(dynamic_cast<GradientStrategy*>(optimizer_.get()),
+                {.name = "sgd", .text = "sgd"}, options) {
     EXPECT_TRUE(Validate(options).ok()) << Validate(options);
     EXPECT_TRUE(server_.Start(start, std::nullopt).ok());
     for (int worker = 0; worker < num_workers; ++worker) {
