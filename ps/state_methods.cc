@@ -174,7 +174,7 @@ absl::StatusOr<ServerState> ParameterServer::ReadState(
       DecodeValue(
           absl::MakeCordFromExternal(*held, [held](absl::string_view) {}),
           &state),
-      "the state of a parameter server"));
+      "the state of a parameter server, of another release perhaps"));
   const std::string other = OtherStrategyText(state.strategy, strategy_id_);
   if (!other.empty()) {
     return absl::FailedPreconditionError(

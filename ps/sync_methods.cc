@@ -219,7 +219,9 @@ PullRequest ParameterServer::RequestOf(
                       (options_.non_finite == NonFinitePolicy::kRefuse &&
                        !strategy_->PassesOnNonFinite()),
       .drop_non_finite = options_.non_finite == NonFinitePolicy::kDropWorker,
-      .min_workers = options_.min_workers,
+      // Who asks for fewer workers, for a start say, waits for all of these.
+      .min_workers =
+          std::min(options_.min_workers, static_cast<int64_t>(workers.size())),
       .deadline = Deadline(),
       .layout = layout_.has_value() ? &*layout_ : nullptr,
       .weights = &weights_,

@@ -85,9 +85,9 @@ absl::Status TrainerBase::OpenRun() {
   for (const std::string& warning : warnings) context_.Warn(warning);
   if (resumes) {
     MR_RETURN_IF_ERROR(run_folder_->Begin());
-    run_folder_->SetHistory(context_, resumed_.has_value()
-                                          ? resumed_->history
-                                          : std::vector<EpochResult>());
+    // What result.json says if training ends before it has begun.
+    if (resumed_.has_value()) result_.history = resumed_->history;
+    run_folder_->SetHistory(context_, result_.history);
   }
   return absl::OkStatus();
 }

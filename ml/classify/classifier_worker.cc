@@ -235,10 +235,10 @@ absl::StatusOr<train::Metrics> ClassifierWorker::TrainBatches(int epoch,
     MR_RETURN_IF_ERROR(classifier_->TrainStep(batch).status());
   }
   MR_ASSIGN_OR_RETURN(train::Metrics metrics, classifier_->EndEpoch());
-  if (first == 0) has_loss_ = false;
-  has_loss_ = has_loss_ || metrics.contains("loss");
+  if (first == 0) lacks_loss_ = true;
+  if (metrics.contains("loss")) lacks_loss_ = false;
   const bool ends = count > 0 && first + count == sampler_->num_batches();
-  if (has_loss_ || !ends) return metrics;
+  if (!lacks_loss_ || !ends) return metrics;
   return absl::AbortedError(absl::StrCat(
       "epoch ", epoch + 1,
       ": no batch had a finite loss; train with an lr below ", options_.lr));

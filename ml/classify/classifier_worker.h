@@ -128,7 +128,8 @@ class ClassifierWorker {
   std::optional<BatchSampler> sampler_;  // Set together with images_.
   std::optional<EpochBatches> batches_;  // Of the epoch trained last.
   int batches_epoch_ = -1;
-  bool has_loss_ = false;  // A finite one, in this epoch so far.
+  // No batch of this epoch, which this worker saw begin, had a finite loss yet.
+  bool lacks_loss_ = false;
   std::unique_ptr<Classifier> classifier_;
   // classifier_, once it is there: for GetProgress.
   std::atomic<const Classifier*> seen_ = nullptr;

@@ -221,6 +221,7 @@ void ClusterState::ActorUp(Actor* actor, const std::string& address,
   info.set_address(address);
   info.set_pid(pid);
   info.set_start_unix_ms(absl::ToUnixMillis(WallNow()));
+  actor->up_since = options_.clock();
   Touch(actor);
 }
 
@@ -238,8 +239,7 @@ void ClusterState::ActorDied(Actor* actor, const std::string& cause,
                << actor->info.actor_id() << ") is restarted: " << cause;
   const bool lived_long =
       actor->info.state() == v1::ACTOR_STATE_ALIVE &&
-      WallNow() - absl::FromUnixMillis(actor->info.start_unix_ms()) >=
-          options_.long_life;
+      options_.clock() - actor->up_since >= options_.long_life;
   actor->quick_restarts = lived_long ? 1 : actor->quick_restarts + 1;
   ++actor->incarnation;
   actor->stop_reason.clear();

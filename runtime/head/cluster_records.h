@@ -84,6 +84,7 @@ struct ActorRecord {
   // Restarts in a row of processes that lived for less than a minute, and
   // before when the next is not tried; InfinitePast: it does not wait for that.
   int quick_restarts = 0;
+  absl::Time up_since = absl::InfinitePast();  // By the clock for periods.
   absl::Time restart_at = absl::InfinitePast();
   bool stored = false;                  // Its creation is on disk.
   std::string log_node_id;              // Where its last process ran, or runs.

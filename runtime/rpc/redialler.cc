@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/time/clock.h"
+#include "runtime/base/steady_time.h"
 #include "runtime/rpc/channel.h"
 
 namespace miniray {
@@ -21,7 +22,7 @@ Redialler::Redialler(grpc::Channel* channel)
 
 bool Redialler::AwaitConnected(absl::Time deadline) {
   while (true) {
-    const absl::Time look_at = std::min(deadline, Try());
+    const absl::Time look_at = std::min(deadline, absl::Now() + Try());
     if (channel_->WaitForConnected(absl::ToChronoTime(look_at))) {
       absl::MutexLock lock(&mu_);
       backoff_.Reset();
@@ -32,17 +33,17 @@ bool Redialler::AwaitConnected(absl::Time deadline) {
   }
 }
 
-absl::Time Redialler::Try() {
+absl::Duration Redialler::Try() {
   const bool failed = channel_->GetState(/*try_to_connect=*/false) ==
                       GRPC_CHANNEL_TRANSIENT_FAILURE;
   absl::MutexLock lock(&mu_);
-  const absl::Time now = absl::Now();
-  if (!failed || now < next_) return std::max(next_, now + kLook);
+  const absl::Time now = SteadyNow();
+  if (!failed || now < next_) return std::max(next_ - now, kLook);
   // The pause begins once it has failed, which is mostly at once.
   const bool pausing = next_ != absl::InfinitePast();
   next_ = now + backoff_.Next();
   if (pausing) grpc::experimental::ChannelResetConnectionBackoff(channel_);
-  return next_;
+  return next_ - now;
 }
 
 void Redialler::SetMaxPause(absl::Duration pause) {

@@ -32,13 +32,13 @@ class Redialler {
   void SetMaxPause(absl::Duration pause) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Dials if it is time. Returns when to look again.
-  absl::Time Try() ABSL_LOCKS_EXCLUDED(mu_);
+  // Dials if it is time. Returns after how long to look again.
+  absl::Duration Try() ABSL_LOCKS_EXCLUDED(mu_);
 
   grpc::Channel* const channel_;
   absl::Mutex mu_;
   Backoff backoff_ ABSL_GUARDED_BY(mu_);
-  absl::Time next_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Time next_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // SteadyNow's
 };
 
 }  // namespace miniray

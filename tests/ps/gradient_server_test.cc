@@ -653,9 +653,14 @@ TEST_F(RestoreTest, WeightsThatCannotBeSavedEndTheRoundToo) {
   ASSERT_TRUE(server.gradients.Restore(0).ok());
   Begin(server, One({0}));
   std::filesystem::create_directories(folder_ + "/server.state.next");
+  const int64_t bytes = server.gradients.GetStats().bytes;
   PushInThread waiting(server, One({1}), 1, {0, 1});
-  // It waits once its round is there to be dissolved.
   const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  // Once it is counted, it has been looked at.
+  while (server.gradients.GetStats().bytes == bytes && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  // It waits once its round is there to be dissolved.
   while (!waiting.done() && absl::Now() < deadline) {
     EXPECT_FALSE(server.gradients.Start(One({9}), std::nullopt).ok());
   }

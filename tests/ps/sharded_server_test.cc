@@ -79,6 +79,16 @@ TEST_F(ShardedServerTest, EveryStrategyHasTheBitsOfOneShard) {
   }
 }
 
+TEST_F(ShardedServerTest, AStartNeedsNoQuorum) {
+  StartWorkers(3);
+  const auto server =
+      StartServer({.min_workers = 2, .num_shards = kShards}, "fedavgm");
+  const auto started =
+      server.Call<&ParameterServer::StartFromWorkers>(handles_).Get();
+  EXPECT_TRUE(started.ok()) << started.status();
+  EXPECT_TRUE(Sync(server).ok());
+}
+
 TEST_F(ShardedServerTest, CompressedTheyHaveTheBitsOfOneShardToo) {
   StartWorkers(3);
   for (const Compression method : {Compression::kFp16, Compression::kBf16,

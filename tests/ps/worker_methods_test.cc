@@ -297,6 +297,17 @@ TEST_F(WorkerMethodsTest, DroppedWorkersDoNotMakeUpTheNumber) {
   EXPECT_EQ(WeightOf(1), 3);
 }
 
+// One worker's weights are the start, however many a synchronisation needs.
+TEST_F(WorkerMethodsTest, AStartNeedsNoQuorum) {
+  StartServer("fedavgm", {}, {.min_workers = 2});
+  AddPlain(1);
+  AddPlain(7);
+  ASSERT_EQ(*server_.Call<&ParameterServer::StartFromWorkers>(workers_).Get(),
+            1);
+  EXPECT_EQ(WeightOf(1), 1);
+  EXPECT_TRUE(Sync().ok());
+}
+
 // The weights of those who are left are theirs.
 TEST_F(WorkerMethodsTest, DroppingKeepsEachWorkersWeight) {
   StartServer("weighted", {}, {.non_finite = NonFinitePolicy::kDropWorker});

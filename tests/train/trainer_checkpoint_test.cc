@@ -316,6 +316,10 @@ TEST_F(TrainerCheckpointTest, ASignalBeforeTheFirstEpochEndsTrainAtOnce) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(45));
   CheckpointTrainer trainer(options);
   EXPECT_THAT(trainer.Train({.epochs = 2}), IsOk());
+  // What had been trained before is not forgotten.
+  SignalledTrainer resumed(options);
+  EXPECT_THAT(resumed.Train({.epochs = 3}), is_cancelled);
+  EXPECT_EQ(resumed.last_result().history.size(), 2u);
 }
 
 TEST_F(TrainerCheckpointTest, WhatARunCameToGoesWhenItGoesOn) {

@@ -104,10 +104,12 @@ void LimitLog(const std::string& log, int64_t max_bytes) {
   const uintmax_t bytes = std::filesystem::file_size(log, error);
   if (error || bytes <= static_cast<uintmax_t>(max_bytes)) return;
   // Not renamed: a head's own daemon writes to the same file.
-  std::filesystem::copy_file(log, log + ".1",
-                             std::filesystem::copy_options::overwrite_existing,
-                             error);
-  std::filesystem::resize_file(log, 0, error);
+  const std::string next = log + ".1.next";
+  std::filesystem::copy_file(
+      log, next, std::filesystem::copy_options::overwrite_existing, error);
+  if (!error) std::filesystem::rename(next, log + ".1", error);
+  if (!error) return std::filesystem::resize_file(log, 0, error);
+  std::filesystem::remove(next, error);  // No room: all stays as it is.
 }
 
 }  // namespace miniray::cli

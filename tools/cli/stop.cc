@@ -118,28 +118,43 @@ absl::StatusOr<Targets> FindAll() {
   return all;
 }
 
-// Takes out what programs have started for themselves; returns the addresses of
-// its heads.
-std::set<std::string> LeaveToPrograms(Targets* targets) {
-  std::set<std::string> left;
-  std::erase_if(targets->heads, [&left](const ProcessRecord& head) {
-    if (head.lifeline) left.insert(head.address);
-    return head.lifeline;
+// Something that goes on, and the address by which it can be ended.
+struct LeftAlone {
+  std::string what;
+  std::string address;
+};
+
+// Takes out what programs have started for themselves; returns it.
+std::vector<LeftAlone> LeaveToPrograms(Targets* targets) {
+  std::vector<LeftAlone> left;
+  std::vector<ProcessRecord> heads;
+  std::erase_if(targets->heads, [&](const ProcessRecord& head) {
+    if (!head.lifeline) return false;
+    left.push_back(
+        {absl::StrCat("the cluster at ", head.address), head.address});
+    heads.push_back(head);
+    return true;
   });
+  const auto serves = [](const ProcessRecord& daemon) {
+    return [&daemon](const ProcessRecord& head) {
+      return ServesAddress(head, daemon.address);
+    };
+  };
   std::erase_if(targets->daemons, [&](const ProcessRecord& daemon) {
     // One that a head has started (start --head --num_cpus) goes with it.
-    const bool leave =
-        daemon.lifeline &&
-        std::none_of(targets->heads.begin(), targets->heads.end(),
-                     [&](const ProcessRecord& head) {
-                       return ServesAddress(head, daemon.address);
-                     }) &&
-        std::none_of(targets->killed.begin(), targets->killed.end(),
-                     [&](const KilledHead& head) {
-                       return ListenedAt(head, daemon.address);
-                     });
-    if (leave) left.insert(daemon.address);
-    return leave;
+    if (!daemon.lifeline ||
+        std::any_of(targets->heads.begin(), targets->heads.end(),
+                    serves(daemon)) ||
+        std::any_of(targets->killed.begin(), targets->killed.end(),
+                    [&](const KilledHead& head) {
+                      return ListenedAt(head, daemon.address);
+                    })) {
+      return false;
+    }
+    if (std::none_of(heads.begin(), heads.end(), serves(daemon))) {
+      left.push_back({Describe(daemon), daemon.address});
+    }
+    return true;
   });
   return left;
 }
@@ -215,7 +230,7 @@ absl::Status CheckStopFlags(const CommandLine& line) {
 
 absl::Status RunStop(const CommandLine& line) {
   MR_ASSIGN_OR_RETURN(Targets targets, FindAll());
-  std::set<std::string> left_alone;
+  std::vector<LeftAlone> left_alone;
   if (line.Has("address")) {
     const std::string address = absl::GetFlag(FLAGS_address);
     Targets some = Select(targets, address);
@@ -224,11 +239,11 @@ absl::Status RunStop(const CommandLine& line) {
   } else {
     left_alone = LeaveToPrograms(&targets);
   }
-  for (const std::string& cluster : left_alone) {
-    std::cout << "Left alone: the cluster at " << cluster
+  for (const LeftAlone& left : left_alone) {
+    std::cout << "Left alone: " << left.what
               << ", which ends with the program that started it; to end it "
                  "now: miniray stop --address "
-              << cluster << "\n";
+              << left.address << "\n";
   }
   if (targets.empty() && !left_alone.empty()) return absl::OkStatus();
   if (targets.empty()) {
