@@ -331,8 +331,9 @@ TEST_F(GanProgramsTest, FlagsOfTheRunFolderThatCannotBeMeant) {
 
 TEST_F(GanProgramsTest, OutputThatReachesNobodyIsAnError) {
   for (const char* program : {"ml/train", "ml/generate"}) {
-    const RunResult result = tree_.Run(
-        {"sh", "-c", "exec \"$0\" --help > /dev/full", BuiltProgram(program)});
+    const RunResult result =
+        tree_.Run({"/bin/sh", "-c", "exec \"$0\" --help > /dev/full",
+                   BuiltProgram(program)});
     EXPECT_EQ(result.exit_code, 1) << program;
     EXPECT_THAT(result.err, HasSubstr("cannot write the output")) << program;
   }
