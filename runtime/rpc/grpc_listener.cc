@@ -61,7 +61,12 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
   if (!bound.fd.valid()) bound = BindTcp(host, port);
   if (!bound.fd.valid()) return CannotListen(host, port, bound.error);
   ScopedFd wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // Connections inherit it: those that end with a killed process are not in the
+  // way of the one that listens there next.
+  const int reuse = 1;
   if (!wakeup.valid() ||
+      setsockopt(bound.fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse,
+                 sizeof(reuse)) != 0 ||
       fcntl(bound.fd.get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0 ||
       listen(bound.fd.get(), SOMAXCONN) != 0) {
     return CannotListen(host, port, errno);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,10 +93,20 @@ TEST(GrpcListenerTest, SaysWhyItCannotListen) {
 }
 
 TEST(GrpcListenerTest, ItsPortIsFreeWhenItHasGone) {
-  auto first = GrpcListener::Start("127.0.0.1", 0);
-  ASSERT_THAT(first, IsOk());
-  const int port = (*first)->port();
-  first->reset();
+  auto server = std::make_unique<Server>("127.0.0.1");
+  const int port = server->port();
+  // The server ends this connection, which then stays for a while.
+  const ScopedFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address),
+                    sizeof(address)),
+            0);
+  char settings;
+  ASSERT_EQ(recv(client.get(), &settings, 1, 0), 1);
+  server.reset();
   EXPECT_THAT(GrpcListener::Start("127.0.0.1", port), IsOk());
 }
 
