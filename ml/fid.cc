@@ -68,9 +68,6 @@ ProgramHelp Help() {
                  {"Features (one of the two files)", ExtractorFileFlags()},
                  {"Input of --fid-features", ExtractorInputFlags()},
                  {kCluster, {"workers", "num_cpus_per_worker"}}},
-      .other_flags = {{"address=HOST:PORT",
-                       "head of the cluster; default $MINIRAY_ADDRESS, else a "
-                       "cluster on this machine for the time of the run"}},
       .examples = {
           {"fid --model=models/gan/generator.pt --features=cnn.pt",
            "classifier distance from Fashion-MNIST"},

@@ -60,9 +60,6 @@ ProgramHelp Help() {
                   {"model", "num_images", "output", "seed", "class", "grid",
                    "batch_size"}},
                  {kCluster, {"distributed", "workers", "num_cpus_per_worker"}}},
-      .other_flags = {{"address=HOST:PORT",
-                       "head of the cluster; default $MINIRAY_ADDRESS, else a "
-                       "cluster on this machine for the time of the run"}},
       .examples = {
           {"generate --model=models/gan/generator.pt", "ten images"},
           {"generate --model=models/gan/generator.pt --num-images=10000 "

@@ -181,8 +181,6 @@ ProgramHelp Help() {
                  {kRunFolder,
                   {"storage_path", "name", "checkpoint_every", "num_to_keep",
                    "resume"}}},
-      .other_flags = {{"address=HOST:PORT",
-                       "head of the cluster; default $MINIRAY_ADDRESS"}},
       .examples = {
           {"train --epochs=10", "Fashion-MNIST, every core of this machine"},
           {"train --mode=distributed --workers=2 --sync-interval=1",

@@ -160,10 +160,10 @@ std::string HelpText(const ProgramHelp& help) {
     }
   }
   absl::StrAppend(&out, "\nGeneral:\n");
-  for (const auto& [spelled, text] : help.other_flags) {
-    AppendFlagHelp(spelled, text, &out);
-  }
-  // miniray::Init takes these.
+  AppendFlagHelp("address=HOST:PORT",
+                 "head of the cluster; default $MINIRAY_ADDRESS, else a "
+                 "cluster on this machine for the time of the run",
+                 &out);
   AppendFlagHelp("plugin=FILE.so",
                  "strategies of one's own; once for each file", &out);
   AppendFlagHelp("tls-dir=DIR", "certificates, where the cluster speaks TLS",

@@ -42,15 +42,12 @@ struct ProgramHelp {
   };
   std::vector<Group> groups;
 
-  // Flags that somebody else takes out of the command line before, and what
-  // they mean: {"address=HOST:PORT", "..."}.
-  std::vector<std::pair<std::string, std::string>> other_flags;
-
   // Command lines with a word on each.
   std::vector<std::pair<std::string, std::string>> examples;
 };
 
-// Returns what --help shows, wrapped at 80 columns.
+// Returns what --help shows, wrapped at 80 columns: with the flags that
+// miniray::Init takes, which every program has.
 std::string HelpText(const ProgramHelp& help);
 
 enum class ParsedArguments { kRun, kHelp };

@@ -67,15 +67,12 @@ std::vector<std::string> TrainingStepFlags() {
 ProgramHelp Help() {
   return {.name = "classification",
           .summary = "Trains an image classifier.",
-          .groups = {{"Flags",
-                      {"workers", "epochs", "sync_interval", "sync_every",
-                       "evaluate", "limit", "network", "dataset", "data_dir",
-                       "save"}},
-                     {"The training step", TrainingStepFlags()},
-                     {kPictures, {"image_size", "image_channels", "lazy"}}},
-          .other_flags = {{"address=HOST:PORT",
-                           "head of the cluster; without it, and without "
-                           "MINIRAY_ADDRESS, one is started for the run"}}};
+          .groups = {
+              {"Flags",
+               {"workers", "epochs", "sync_interval", "sync_every", "evaluate",
+                "limit", "network", "dataset", "data_dir", "save"}},
+              {"The training step", TrainingStepFlags()},
+              {kPictures, {"image_size", "image_channels", "lazy"}}}};
 }
 
 absl::Status AtLeastOne(absl::string_view flag, int64_t value) {

@@ -5,12 +5,8 @@
 
 namespace miniray::ml {
 
-int ExampleMain(int argc, char** argv, ProgramHelp help,
+int ExampleMain(int argc, char** argv, const ProgramHelp& help,
                 absl::FunctionRef<absl::Status()> run) {
-  help.other_flags.emplace_back(
-      "address=HOST:PORT",
-      "head of the cluster; without it, and without MINIRAY_ADDRESS, one is "
-      "started for the run");
   if (const auto code = ParseCommandLine(help, argc, argv)) return *code;
   absl::Status status;
   if (const auto* const save = absl::FindCommandLineFlag("save")) {

@@ -11,11 +11,8 @@ namespace miniray::ml {
 
 // Parses main's arguments, looks whether the file of --save, if there is such a
 // flag, can be written, runs the example, and prints an error as one line.
-// Returns the exit code. Call it after miniray::Init, which has taken
-// --address.
-//
-// help: without --address, which is added.
-int ExampleMain(int argc, char** argv, ProgramHelp help,
+// Returns the exit code. Call it after miniray::Init.
+int ExampleMain(int argc, char** argv, const ProgramHelp& help,
                 absl::FunctionRef<absl::Status()> run);
 
 }  // namespace miniray::ml

@@ -46,9 +46,6 @@ ProgramHelp Help() {
                      {"Training",
                       {"workers", "epochs", "sync_interval", "batch_size",
                        "hidden", "lr", "seed"}}},
-          .other_flags = {{"address=HOST:PORT",
-                           "head of the cluster; without it, and without "
-                           "MINIRAY_ADDRESS, one is started for the run"}},
           .examples = {
               {"regression", "made-up data"},
               {"regression --data=houses.csv --target=price", "your own"}}};

@@ -76,9 +76,6 @@ ProgramHelp Help() {
                   {"strategies", "sync_interval", "rare_sync_interval",
                    "broken"}},
                  {"Output", {"json", "check"}}},
-      .other_flags = {{"address=HOST:PORT",
-                       "head of the cluster; without it, and without "
-                       "MINIRAY_ADDRESS, one is started for the run"}},
       .examples = {
           {"strategy_convergence --check", "all of it"},
           {"strategy_convergence --strategies=average,krum", "two of them"}}};

@@ -31,7 +31,6 @@ ProgramHelp Help() {
           .summary = "Does things.",
           .groups = {{"Main", {"batch_size", "lr", "save_dir"}},
                      {"More", {"distributed", "seed", "notify"}}},
-          .other_flags = {{"address=HOST:PORT", "the cluster's head"}},
           .examples = {{"prog --lr 0.1", "a fast one"}}};
 }
 
