@@ -217,10 +217,10 @@ std::string SamplesFolder(const std::string& folder) {
 
 // Keeps freed memory instead of giving it back to the system at every step and
 // taking page faults at the next: a tenth of the time. Actor processes are
-// started with huge pages, which has the same effect.
+// started so, and with huge pages.
 void KeepFreedMemory() {
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // The largest that glibc takes.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif
 }

@@ -18,9 +18,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "runtime/actor/actor_malloc.h"
 #include "runtime/actor/call_meter.h"
 #include "runtime/actor/call_recorder.h"
+#include "runtime/actor/idle_memory.h"
 #include "runtime/actor/metric_reporter.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/actor/registry.h"
@@ -238,11 +241,18 @@ void HostActorAndExit(
     _exit(2);
   }
   unsetenv(kActorFdVariable);
+  // Has been read; what a method starts has nobody who gives memory back.
+  const char* const malloc_settings = std::getenv(kMallocVariable);
+  if (malloc_settings != nullptr &&
+      absl::string_view(malloc_settings) == kActorMallocSettings) {
+    unsetenv(kMallocVariable);
+  }
   FLAGS_logtostderr = true;
   // What a method prints is in the log at once, and stays there if it dies.
   setvbuf(stdout, nullptr, _IOLBF, 0);
   static Host* const host = new Host(fd, std::move(prepare));
   FlushOnTerminate(host);
+  IdleMemory::Watch();
   bool named = false;
   while (true) {
     const absl::StatusOr<std::string> bytes = ReadFrame(fd);

@@ -49,7 +49,8 @@ class ClientImpl : public Client {
         transport_(transport),
         head_(options_.head_address, options_.token) {
     if (options_.job_id.empty()) options_.job_id = NewId("job");
-    KeepFreedMemory();
+    // Actors' malloc is set when they start.
+    if (options_.is_driver) KeepFreedMemory();
   }
 
   ~ClientImpl() override { Shutdown(); }

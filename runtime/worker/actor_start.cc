@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/actor/actor_malloc.h"
 #include "runtime/actor/plugins.h"
 #include "runtime/actor/registry.h"
 #include "runtime/base/files.h"
@@ -175,11 +176,7 @@ absl::StatusOr<TemplatePool::Program> ActorTable::FetchProgram(
   }
   if (!plugins.empty()) program.env[internal::kPluginFilesVariable] = plugins;
   program.env["OMP_NUM_THREADS"] = "1";
-  // Huge pages for malloc: fresh tensors cost a fraction of the page faults.
-  // One heap for all threads: methods do not run in the main thread, and glibc
-  // gives the heaps of other threads back to the system more eagerly.
-  program.env["GLIBC_TUNABLES"] =
-      "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
+  program.env[kMallocVariable] = kActorMallocSettings;
   if (options_.shared_memory_mb >= 0) {
     program.env["MINIRAY_SHARED_MEMORY_MB"] =
         absl::StrCat(options_.shared_memory_mb);

@@ -45,7 +45,8 @@ thread: forward, backward, optimizer.
   models [FLAGS]
 
 The peers are the same models written straight on LibTorch (torch::nn, its Adam and
-SGD, its losses), on the same batches, each in a process of its own:
+SGD, its losses), on the same batches. Each model is measured in processes of its
+own, as programs train it: what malloc has left from another would count, too.
   plain LibTorch       as a program of one's own runs
   ..., actors' malloc  with the settings of malloc that actors are started with, as
                        ours has: what of the difference is not memory
@@ -75,7 +76,7 @@ constexpr char kMlpGan[] = "mlp_gan";
 // Of each measurement.
 constexpr double kMilliseconds = 400;
 
-// The processes of a turn, in its order.
+// The processes of a model, in the order of a turn.
 struct Side {
   const char* name;
   std::unique_ptr<Child> child;
@@ -191,40 +192,29 @@ class Turns {
   std::vector<double> medians_;
 };
 
-absl::Status Measure(Table* table) {
-  const int batch = absl::GetFlag(FLAGS_batch);
-  if (batch < 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--batch is ", batch, "; expected 2 or more"));
-  }
-  MR_ASSIGN_OR_RETURN(const std::vector<std::string> models, ModelsFromFlags());
+absl::Status MeasureModel(const std::string& model, int batch, Table* table) {
+  const bool is_mlp_gan = model == kMlpGan;
   MR_ASSIGN_OR_RETURN(const std::vector<Side> sides, StartSides());
-  TorchGan torch;
+  MR_ASSIGN_OR_RETURN(const int64_t steps, Open(model, batch, sides));
+  const std::string command = absl::StrCat("train ", model, " ", steps);
   Turns turns;
+  const auto add = [&](const char* name, Child* child) {
+    return turns.Add(absl::StrCat(model, ", ", name), child, command);
+  };
   std::vector<Comparison> comparisons;
-  std::optional<size_t> without_torch;  // Ours, where there is no PyTorch.
-  for (const std::string& model : models) {
-    const bool is_mlp_gan = model == kMlpGan;
-    MR_ASSIGN_OR_RETURN(const int64_t steps, Open(model, batch, sides));
-    const std::string command = absl::StrCat("train ", model, " ", steps);
-    const auto add = [&](const char* name, Child* child) {
-      return turns.Add(absl::StrCat(model, ", ", name), child, command);
-    };
-    const size_t ours = add("ours", sides[0].child.get());
-    for (size_t i = 1; i < sides.size(); ++i) {
-      comparisons.push_back({.model = model,
-                             .ours = ours,
-                             .peer = add(sides[i].name, sides[i].child.get()),
-                             .peer_name = sides[i].name});
-      if (i > 1) continue;
-      comparisons.back().at_most = is_mlp_gan ? kMlpGanAtMost : kNotSlower;
-    }
-    if (!is_mlp_gan || torch.child != nullptr) continue;
+  const size_t ours = add("ours", sides[0].child.get());
+  for (size_t i = 1; i < sides.size(); ++i) {
+    comparisons.push_back({.model = model,
+                           .ours = ours,
+                           .peer = add(sides[i].name, sides[i].child.get()),
+                           .peer_name = sides[i].name});
+  }
+  comparisons[0].at_most = is_mlp_gan ? kMlpGanAtMost : kNotSlower;
+  TorchGan torch;
+  if (is_mlp_gan) {
     MR_ASSIGN_OR_RETURN(torch, StartTorchGan());
-    if (torch.child == nullptr) {
-      without_torch = ours;
-      continue;
-    }
+  }
+  if (torch.child != nullptr) {
     MR_RETURN_IF_ERROR(
         torch.child->Ask(absl::StrCat("open ", model, " ", batch)).status());
     comparisons.push_back({.model = model,
@@ -237,11 +227,24 @@ absl::Status Measure(Table* table) {
   for (const Comparison& comparison : comparisons) {
     table->Add(turns.RowOf(comparison));
   }
-  if (without_torch.has_value()) {
-    table->Add({.what = kMlpGan,
+  if (is_mlp_gan && torch.child == nullptr) {
+    table->Add({.what = model,
                 .unit = "ms",
-                .ours = turns.median(*without_torch),
+                .ours = turns.median(ours),
                 .peer_name = kNoTorchGan});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Measure(Table* table) {
+  const int batch = absl::GetFlag(FLAGS_batch);
+  if (batch < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--batch is ", batch, "; expected 2 or more"));
+  }
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> models, ModelsFromFlags());
+  for (const std::string& model : models) {
+    MR_RETURN_IF_ERROR(MeasureModel(model, batch, table));
   }
   return absl::OkStatus();
 }

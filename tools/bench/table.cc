@@ -53,8 +53,9 @@ std::optional<bool> Row::Held() const {
 }
 
 void Table::SetRounds(int rounds, int idle_rounds) {
+  idle_rounds_ =
+      rounds_ == 0 ? idle_rounds : std::min(idle_rounds_, idle_rounds);
   rounds_ = rounds;
-  idle_rounds_ = idle_rounds;
 }
 
 std::string Table::Text() const {

@@ -38,7 +38,7 @@ class Table {
   const std::vector<Row>& rows() const { return rows_; }
 
   // How many rounds there were, and how many of them began while the rest of
-  // the machine was idle.
+  // the machine was idle. Of several calls the fewest idle ones count.
   void SetRounds(int rounds, int idle_rounds);
 
   // For people: a line for each row.
